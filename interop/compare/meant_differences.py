@@ -51,7 +51,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _ONCE = "Ottla answers once for what is there twice, so that a request costs no more than its size."
-_NO_ELR = "Kafka's feature eligible.leader.replicas makes it a setting of the cluster."
 _FAILS = "Kafka fails with an exception. Ottla refuses the request with a code that says why."
 _TELLS = "Kafka gives no text, or one that says nothing. Ottla says what is wrong."
 _GENERAL = "Kafka's text is the general one of its code. Ottla says what is wrong."
@@ -94,8 +93,6 @@ CONFIGS = (
         "*configs[remote.log.storage.url]",
         "*configs[rlmm.config.*",
     ),
-    Meant(_NO_ELR, "CreateTopics *", "*configs[min.insync.replicas].config_source"),
-    Meant(_NO_ELR, "DescribeConfigs *", "*configs[min.insync.replicas]*"),
     Meant(
         "Kafka leaves out the sources before the first that has the very name of the setting. So"
         " a log.retention.hours of the file looks like a default of log.retention.ms.",
@@ -328,11 +325,17 @@ QUORUM = (
         "nodes[1].listeners[CONTROLLER]",
     ),
     Meant(_GENERAL, "DescribeQuorum *", "*error_message"),
-    Meant(_WORDS, "UpdateFeatures *", "error_message"),
     Meant(
         "Kafka takes the last one without a word. Ottla refuses the request.",
         "UpdateFeatures *: feature twice",
         "error_code",
+        "error_message",
+    ),
+    Meant(
+        "Kafka's text is the name of the code, also if there is no error.",
+        "UpdateFeatures v1: *",
+        "results[*].error_message",
+        where_kafka=("NONE",),
     ),
     Meant(_WORDS, "AddRaftVoter *", "error_message"),
     Meant(_WORDS, "RemoveRaftVoter *", "error_message"),

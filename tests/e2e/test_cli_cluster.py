@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -202,20 +203,26 @@ def test_features_are_shown_and_changed(shown: Callable[..., Any], ottla: Ottla)
     def levels() -> dict[str, int]:
         return {each["name"]: each["level"] for each in shown("features", "describe")}
 
+    def has_level(level: int) -> bool:
+        return levels()[name] == level
+
     name = "eligible.leader.replicas.version"
-    assert levels()[name] == 0
+    assert levels()[name] == 1
     assert levels()["metadata.version"] >= 7
-    assert ottla("features", "upgrade", f"{name}=1", "--dry-run")[0] == 0
-    assert levels()[name] == 0
-    assert ottla("features", "upgrade", f"{name}=1")[0] == 0
-    eventually(lambda: levels()[name] == 1, "the broker knows the new level", 60)
-    code, _, err = ottla("features", "upgrade", f"{name}=0")
-    assert (code, "does not allow to lower it" in err) == (1, True)
-    assert ottla("features", "downgrade", f"{name}=0")[0] == 0
     eventually(
         lambda: ottla("features", "upgrade", "kraft.version=1")[0] == 0, "all have registered", 60
     )
     eventually(lambda: levels().get("kraft.version") == 1, "the voters are in the log", 60)
+    code, _, err = ottla("features", "upgrade", f"{name}=0")
+    assert (code, "setting the upgrade type to either safe or" in " ".join(err.split())) == (
+        1,
+        True,
+    )
+    assert ottla("features", "downgrade", f"{name}=0", "--dry-run")[0] == 0
+    assert levels()[name] == 1
+    for command, level in (("downgrade", 0), ("upgrade", 1)):
+        assert ottla("features", command, f"{name}={level}")[0] == 0
+        eventually(partial(has_level, level), "the broker knows the level", 60)
 
 
 def throttles(shown: Callable[..., Any], *resource: object) -> dict[str, str]:

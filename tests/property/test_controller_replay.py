@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.brokers import begin_cluster, lead_anew, register_broker
+from ottla.controller.brokers import lead_anew, register_broker
 from ottla.controller.configs import DELETE, SET, ConfigChange, ConfigOperation
+from ottla.controller.eligible_leaders import begin_cluster
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.partitions import MorePartitions
 from ottla.controller.producer_ids import allocate_producer_ids
@@ -40,12 +41,12 @@ class World:
             files, FilePool(files), InlineBackground(), FakeClock(), self.random
         )
         self.partitions: dict[str, int] = {}
-        self.configs: dict[str, dict[str, str]] = {}
+        self.configs = {"": {"min.insync.replicas": "1"}}  # with eligible leader replicas
         self.next_producer_id = 0
         self.controller = self._start(
             create_log(self.resources, DIRECTORY, PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
         )
-        self.controller.write(begin_cluster(self.image))
+        self.controller.write(begin_cluster(self.image, CONFIG))
         self._register()
 
     @property

@@ -16,6 +16,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 SOMEBODY = bytes(range(16))
+ELR, MV = "eligible.leader.replicas.version", "metadata.version"
 
 
 def election(*names: tuple[str, int], kind: int = 0) -> elect.ElectLeadersRequest:
@@ -127,10 +128,39 @@ def _features() -> Iterator[Case]:
     yield case("group.version too high", 2, update(("group.version", 99, 1)))
     yield case("negative level", 2, update(("group.version", -1, 1)))
     yield case("unknown type of upgrade", 2, update(("group.version", 1, 9)))
+    yield case("type of upgrade 0", 2, update(("group.version", 1, 0)))
     yield case("lower without saying so", 2, update(("group.version", 0, 1)))
     yield case("feature twice", 2, update(("group.version", 1, 1), ("group.version", 1, 1)))
     lower = update(("group.version", 0, 2), validate_only=True)
     yield case("lower, validate only", 2, lower)
+    yield from _lower_and_raise("transaction.version", 1, 2)
+    yield from _lower_and_raise(ELR, 0, 1)
+    yield case("eligible leaders, too high", 2, update((ELR, 2, 1)))
+    yield from _metadata_version()
+
+
+def _lower_and_raise(name: str, low: int, high: int) -> Iterator[Case]:
+    yield case(f"{name} lower and unsafe", 2, update((name, low, 3)), changes=True)
+    yield case(f"{name} up, said to be down", 2, update((name, high, 2)))
+    yield case(f"{name} up", 2, update((name, high, 1)), changes=True)
+    yield case(f"{name} up again", 1, update((name, high, 1)), changes=True)
+    yield case(f"{name} lower", 1, update((name, low, 2)), changes=True)
+    yield case(f"{name} up in the end", 2, update((name, high, 1)), changes=True)
+
+
+def _metadata_version() -> Iterator[Case]:
+    yield case("the newest metadata.version", 2, update((MV, 30, 1)), changes=True)
+    yield case("metadata.version as it is", 1, update((MV, 30, 1)), changes=True)
+    yield case("metadata.version as it is, said to be down", 2, update((MV, 30, 2)))
+    for level in (29, 25, 22, 7):
+        yield case(f"metadata.version {level} safely", 2, update((MV, level, 2)))
+        yield case(f"metadata.version {level} unsafely", 2, update((MV, level, 3)))
+        yield case(f"metadata.version {level} without saying so", 2, update((MV, level, 1)))
+    yield case("metadata.version lower, validate only", 2, update((MV, 29, 2), validate_only=True))
+    for level in (0, 6, 99):
+        yield case(f"metadata.version {level}", 2, update((MV, level, 2 if level < 9 else 1)))
+    yield case("one good, one bad", 2, update(("group.version", 0, 2), (MV, 29, 2)))
+    yield case("one good, one bad, the other way", 2, update((MV, 29, 2), ("group.version", 0, 2)))
 
 
 def _brokers_and_voters() -> Iterator[Case]:

@@ -12,12 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.brokers import (
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    begin_cluster,
-)
+from ottla.controller.brokers import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from ottla.controller.eligible_leaders import has_eligible_leaders, switch_on
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -40,9 +35,9 @@ class BootstrapMetadata:
         self._records = records
 
     def first_records(self, image: MetadataImage, config: BrokerConfig) -> list[Message]:
-        """Return what begins a new cluster. An older one only gets the features that it lacks."""
+        """Return what begins a new cluster; nothing for one that has begun."""
         if METADATA_VERSION in image.features:
-            return begin_cluster(image)
+            return []
         delta = MetadataDelta(image)
         for record in self._records:
             delta.replay(record)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ottla.config.listeners import SECURITY_PROTOCOLS, Endpoint
+from ottla.metadata import record_versions
 from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
 from ottla.metadata.records import (
     NO_LEADER,
@@ -21,7 +22,7 @@ from ottla.model.steps import ITEMS_A_STEP, Steps
 from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 
-METADATA_VERSION = "metadata.version"
+METADATA_VERSION = record_versions.METADATA_VERSION
 KRAFT_VERSION = "kraft.version"  # it is in the log of the quorum, not in the image
 METADATA_LEVEL = 25  # Kafka 4.0-IV3, whose records these are
 MAX_METADATA_LEVEL = 30  # Kafka 4.3-IV0: all its records are read
@@ -43,9 +44,11 @@ SUPPORTED_FEATURES = {
 """The lowest and highest level of each feature that this broker supports (KIP-584)."""
 LEVELS_OF_A_NEW_CLUSTER = {
     METADATA_VERSION: METADATA_LEVEL,
+    ELR_VERSION: ELR_LEVEL,
     GROUP_VERSION: GROUP_LEVEL,
     TRANSACTION_VERSION: TRANSACTION_LEVEL,
 }
+"""Kafka 4.3 begins with the same, and with metadata.version 30."""
 
 TOLERATED_FEATURES = {
     "share.version": (0, 1),
@@ -80,12 +83,11 @@ def check_features(image: MetadataImage, features: Iterable[FeatureRange]) -> No
             )
 
 
-def begin_cluster(image: MetadataImage) -> list[Message]:
-    """Return the levels of the features that the cluster lacks: all of them if it is new."""
+def levels_of_a_new_cluster() -> list[Message]:
+    """Return the records of the levels that the features of a new cluster have."""
     return [
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in LEVELS_OF_A_NEW_CLUSTER.items()
-        if name not in image.features
     ]
 
 
@@ -162,6 +164,8 @@ def take_lead(
             topic_id=topic.topic_id,
             leader=broker_id,
             isr=[broker_id],
+            eligible_leader_replicas=[] if partition.eligible_leader_replicas else None,
+            last_known_elr=[] if partition.last_known_elr else None,
         )
         for topic in image.topics.values()
         for partition in topic.partitions

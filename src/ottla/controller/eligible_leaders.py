@@ -8,12 +8,12 @@ number: it is a setting of topics and of the cluster, not of single brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.brokers import ELR_VERSION
-from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import ClearElrRecord, ConfigRecord
+from ottla.controller.brokers import ELR_VERSION, METADATA_VERSION, levels_of_a_new_cluster
+from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.metadata.records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
@@ -24,6 +24,16 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 def has_eligible_leaders(image: MetadataImage) -> bool:
     """Return True if the feature eligible.leader.replicas.version is on."""
     return image.features.get(ELR_VERSION, 0) > 0
+
+
+def begin_cluster(image: MetadataImage, config: BrokerConfig) -> list[Message]:
+    """Return the records that a new cluster begins with; none for one that has begun.
+
+    A cluster keeps the levels of its features until somebody changes them.
+    """
+    if METADATA_VERSION in image.features:
+        return []
+    return [*levels_of_a_new_cluster(), *switch_on(image, config)]
 
 
 def check_broker_settings(
@@ -45,17 +55,56 @@ def check_broker_settings(
         )
 
 
+def unused_min_insync_replicas(image: MetadataImage, config: BrokerConfig) -> str | None:
+    """Return a message if the file of a broker has another value than the cluster."""
+    own = config.static.get(MIN_INSYNC_REPLICAS)
+    cluster_wide = image.config_of(ResourceType.BROKER, "").get(MIN_INSYNC_REPLICAS)
+    if own is None or cluster_wide in (None, own) or not has_eligible_leaders(image):
+        return None
+    return (
+        f"{MIN_INSYNC_REPLICAS}={own} is not used: the cluster has {cluster_wide} since it began."
+        f" `ottla configs alter --broker default --set {MIN_INSYNC_REPLICAS}={own}` changes it"
+    )
+
+
 def forget_eligible_leaders(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
-    """Return the records that must follow changes of settings: min.insync.replicas may change."""
+    """Return the records that must follow changes of settings: min.insync.replicas may change.
+
+    Where nobody is in sync, nothing can be committed with the new value before one of those that
+    may lead does so. They keep that right: else nobody could lead any more.
+    """
     if not has_eligible_leaders(image):
         return []
-    return [
-        ClearElrRecord(
-            topic_name=each.resource_name if each.resource_type == ResourceType.TOPIC else ""
-        )
-        for each in changes
-        if each.name == MIN_INSYNC_REPLICAS
-    ]
+    records: list[Message] = []
+    for each in changes:
+        if each.name == MIN_INSYNC_REPLICAS:
+            topic = each.resource_name if each.resource_type == ResourceType.TOPIC else ""
+            records.append(ClearElrRecord(topic_name=topic))
+            records += [
+                PartitionChangeRecord(
+                    partition_id=partition.partition_id,
+                    topic_id=topic_id,
+                    eligible_leader_replicas=list(partition.eligible_leader_replicas),
+                    last_known_elr=list(partition.last_known_elr),
+                )
+                for topic_id, partition in _with_nobody_in_sync(image, topic)
+            ]
+    return records
+
+
+def _with_nobody_in_sync(
+    image: MetadataImage, topic_name: str = ""
+) -> Iterator[tuple[bytes, PartitionImage]]:
+    """Yield the partitions of one topic, or of all, that have an empty ISR and may get a leader."""
+    if topic_name:
+        topics: Iterable[TopicImage] = [image.topics[topic_name]]
+    else:
+        topics = image.topics.values()
+    for topic in topics:
+        for partition in topic.partitions:
+            may_lead = partition.eligible_leader_replicas or partition.last_known_elr
+            if may_lead and not partition.isr:
+                yield topic.topic_id, partition
 
 
 def switch_on(image: MetadataImage, config: BrokerConfig) -> list[Message]:
@@ -68,6 +117,22 @@ def switch_on(image: MetadataImage, config: BrokerConfig) -> list[Message]:
     if MIN_INSYNC_REPLICAS not in image.config_of(ResourceType.BROKER, ""):
         records.append(_setting("", str(config.log_defaults.min_insync_replicas)))
     return records
+
+
+def switch_off(image: MetadataImage) -> list[Message]:
+    """Return the records that forget eligible leaders.
+
+    An ISR is never empty without them: where it is, those that may lead are in sync again.
+    """
+    records: list[Message] = [
+        PartitionChangeRecord(
+            partition_id=partition.partition_id,
+            topic_id=topic_id,
+            isr=list(partition.eligible_leader_replicas or partition.last_known_elr),
+        )
+        for topic_id, partition in _with_nobody_in_sync(image)
+    ]
+    return [*records, ClearElrRecord()]
 
 
 def _setting(broker: str, value: str | None) -> ConfigRecord:

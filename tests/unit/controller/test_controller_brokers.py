@@ -6,11 +6,18 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Endpoint
-from ottla.controller.brokers import begin_cluster, lead_anew, register_broker, take_lead
+from ottla.controller.brokers import lead_anew, register_broker, take_lead
+from ottla.controller.eligible_leaders import begin_cluster
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics import NewTopic
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
+from ottla.metadata.records import (
+    NO_LEADER,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+)
+from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError
 from ottla.ports import Random
 from ottla.wire.message import Message
@@ -22,9 +29,22 @@ Brokers = Callable[..., MetadataImage]
 
 def test_a_cluster_begins_once(brokers: Brokers, apply: Apply) -> None:
     image = brokers(0)
-    apply(image, begin_cluster(image))
-    assert image.features == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
-    assert begin_cluster(image) == []
+    config = BrokerConfig({"min.insync.replicas": "2"})
+    apply(image, begin_cluster(image, config))
+    assert image.features == {
+        "metadata.version": 25,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
+    assert image.config_of(ResourceType.BROKER, "") == {"min.insync.replicas": "2"}
+    assert begin_cluster(image, config) == []
+
+
+def test_a_cluster_keeps_its_levels_at_a_start(brokers: Brokers, apply: Apply) -> None:
+    image = brokers(0)
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=21)])
+    assert begin_cluster(image, BrokerConfig()) == []
 
 
 def test_a_registered_broker_is_active(brokers: Brokers, apply: Apply) -> None:
@@ -76,6 +96,26 @@ def test_partitions_without_a_leader_are_led_by_who_has_them_completely(
     assert image.topics["both"].partitions[0].leader == NO_LEADER
     apply(image, take_lead(image, 2))
     assert image.topics["both"].partitions[0].leader == 2
+
+
+def test_a_leader_of_all_replicas_is_in_sync_and_no_more_an_eligible_one(
+    brokers: Brokers, random: Random, apply: Apply
+) -> None:
+    image = brokers(1)
+    apply(image, create_topics(image, BrokerConfig(), random, [NewTopic("a", 1, 1)]).records)
+    change = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=image.topics["a"].topic_id,
+        leader=NO_LEADER,
+        isr=[],
+        eligible_leader_replicas=[1],
+        last_known_elr=[1],
+    )
+    apply(image, [change])  # as Apache Kafka leaves a partition when it is shut down
+    apply(image, take_lead(image, 1))
+    partition = image.topics["a"].partitions[0]
+    assert (partition.leader, partition.isr) == (1, (1,))
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
 
 
 def test_producer_ids_come_in_blocks(brokers: Brokers, apply: Apply) -> None:

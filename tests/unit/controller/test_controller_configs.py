@@ -17,7 +17,14 @@ from ottla.controller.configs import (
 )
 from ottla.controller.eligible_leaders import switch_on
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
+from ottla.metadata.records import (
+    NO_LEADER,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
 from tests.support.decisions import alter_configs
@@ -262,6 +269,28 @@ def test_with_other_min_insync_replicas_nobody_outside_of_the_isr_may_lead(
     assert eligible.topics["a"].partitions[0].eligible_leader_replicas == (2,)
     assert change(kind, name, (MIN_ISR, SET, "1")) is None
     assert eligible.topics["a"].partitions[0].eligible_leader_replicas == ()
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "a"), (BROKER, "")])
+@pytest.mark.parametrize("elr", [[2], []])
+def test_with_nobody_in_sync_those_that_may_lead_still_may(
+    change: Change, eligible: MetadataImage, apply: Apply, kind: int, name: str, elr: list[int]
+) -> None:
+    """Seed 70 of the mixed profile: else the last leader is forgotten, and nobody leads again."""
+    nobody = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=b"a" * 16,
+        isr=[],
+        leader=NO_LEADER,
+        eligible_leader_replicas=elr,
+        last_known_elr=[1],
+    )
+    apply(eligible, [nobody])
+    assert change(kind, name, (MIN_ISR, SET, "1")) is None
+    partition = eligible.topics["a"].partitions[0]
+    assert partition.isr == ()
+    assert partition.eligible_leader_replicas == tuple(elr)
+    assert partition.last_known_elr == (1,)
 
 
 def test_all_brokers_have_the_same_min_insync_replicas_with_eligible_leaders(

@@ -25,6 +25,7 @@ from ottla.wire.messages.update_features import (
 
 FIRST_UPGRADE_TYPES = 1
 LAST_WITH_RESULTS = 1
+_UPGRADE_TYPES = {int(each): each for each in UpgradeType}
 
 
 def handle(node: Node, request: UpdateFeaturesRequest, context: RequestContext) -> None:
@@ -70,7 +71,7 @@ def _check_kraft_version(node: Node, updates: Sequence[FeatureUpdate]) -> None:
             ErrorCode.INVALID_UPDATE_VERSION, "This broker is a cluster of its own, without voters."
         )
     now = controller.member.quorum.kraft_version
-    check_kraft_version(controller.latest_image, updates[0], now, controller.voter_ids)
+    check_kraft_version(controller.latest_image, node.config, updates[0], now, controller.voter_ids)
 
 
 def _upgrade_voters(node: Node, done: Callable[[ApiError | None], None]) -> None:
@@ -87,12 +88,7 @@ def _upgrade_voters(node: Node, done: Callable[[ApiError | None], None]) -> None
 
 def _update(asked: FeatureUpdateKey, version: int) -> FeatureUpdate:
     if version >= FIRST_UPGRADE_TYPES:
-        try:
-            upgrade_type = UpgradeType(asked.upgrade_type)
-        except ValueError:
-            raise ApiError(
-                ErrorCode.INVALID_UPDATE_VERSION, f"There is no upgrade type {asked.upgrade_type}"
-            ) from None
+        upgrade_type = _UPGRADE_TYPES.get(asked.upgrade_type, UpgradeType.UNKNOWN)
     else:
         downgrade = asked.allow_downgrade
         upgrade_type = UpgradeType.SAFE_DOWNGRADE if downgrade else UpgradeType.UPGRADE

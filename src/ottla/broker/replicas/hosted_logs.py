@@ -16,6 +16,7 @@ from ottla.broker.identity import establish
 from ottla.broker.replicas.broker_cleaner import BrokerCleaner
 from ottla.config.topic import LogConfig, usable_log_config
 from ottla.controller import brokers
+from ottla.controller.eligible_leaders import begin_cluster, unused_min_insync_replicas
 from ottla.controller.metadata_log import METADATA_LOG_CONFIG
 from ottla.controller.metadata_snapshots import SnapshotConfig
 from ottla.controller.quorum_controller import QuorumController
@@ -124,6 +125,9 @@ class HostedLogs:
             self._join_quorum()
         node.image = self.controller.image
         node.apply_dynamic_config(node.image)
+        unused = unused_min_insync_replicas(node.image, node.config)
+        if unused is not None:
+            node.report(unused)
         self.store.load(lambda partition: self.log_config(partition.topic), self._ours())
         if self._must_end:
             self._report_notes()
@@ -156,9 +160,9 @@ class HostedLogs:
             self._bootstrap = read_bootstrap(files, path, self._ports.report)
 
     def first_records(self, image: MetadataImage) -> list[Message]:
-        """Return what begins a new cluster, or the levels of features that an older one lacks."""
+        """Return what begins a new cluster; nothing for one that has begun."""
         if self._bootstrap is None:
-            return brokers.begin_cluster(image)
+            return begin_cluster(image, self._node.config)
         return self._bootstrap.first_records(image, self._node.config)
 
     def _join_quorum(self) -> None:
