@@ -10,7 +10,6 @@ from collections.abc import Callable
 from random import Random as Generator
 from typing import Protocol
 
-from ottla.controller.brokers import ELR_LEVEL, ELR_VERSION
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -38,7 +37,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TIMEOUT_MS = 3000
 TOPIC_RESOURCE = 2
@@ -297,25 +295,6 @@ class SegmentSetter(ClusterClient):
         if codes == {ErrorCode.NONE}:
             self._names = [name for name in self._names if name != exchange.note]
         else:
-            self.try_elsewhere()
-
-
-class FeatureSetter(ClusterClient):
-    """Switches eligible leader replicas on, as soon as all nodes have registered."""
-
-    THINK_MS = (50.0, 200.0)
-
-    def act(self) -> None:
-        if not self.environment.image.features.get(ELR_VERSION):
-            update = FeatureUpdateKey(feature=ELR_VERSION, max_version_level=ELR_LEVEL)
-            self.ask(UpdateFeaturesRequest(timeout=TIMEOUT_MS, feature_updates=[update]), 1)
-
-    def received(self, exchange: Exchange) -> None:
-        super().received(exchange)
-        codes = _codes(exchange.reply)
-        if not codes <= _EXPECTED | {ErrorCode.INVALID_UPDATE_VERSION}:
-            raise Violation(f"{exchange!r}: answered with {exchange.reply}")
-        if codes != {ErrorCode.NONE}:
             self.try_elsewhere()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random as Generator
 from typing import TYPE_CHECKING, Final
 
-from ottla.sim.cluster_run.admin import ClusterAdmin, FeatureSetter, SegmentSetter
+from ottla.sim.cluster_run.admin import ClusterAdmin, SegmentSetter
 from ottla.sim.cluster_run.clients import (
     ClusterClient,
     ClusterConsumer,
@@ -16,6 +16,7 @@ from ottla.sim.cluster_run.clients import (
     new_topic,
 )
 from ottla.sim.cluster_run.copier import Copier
+from ottla.sim.cluster_run.feature_admin import FeatureAdmin
 from ottla.sim.cluster_run.group_copier import GroupCopier
 from ottla.sim.cluster_run.group_members import ClassicMember, ConsumerMember, GroupMember
 from ottla.sim.cluster_run.history import PartitionKey
@@ -76,8 +77,6 @@ class ClientSet:
             self.others.append(
                 SegmentSetter("setter", run, generator(seed, "setter"), _CLEANED_SEGMENT_BYTES)
             )
-        if profile.has_eligible_leaders:
-            self.others.append(FeatureSetter("features", run, generator(seed, "features")))
         chance = generator(seed, "cluster-clients")
         self.producers: list[ClusterProducer] = []
         for number in range(max(profile.producers, 1)):
@@ -96,6 +95,9 @@ class ClientSet:
             TierAdmin(name, run, generator(seed, name))
             for name in (f"tier-admin-{number}" for number in range(profile.tier_admins))
         ]
+        if profile.changes_features or not profile.has_eligible_leaders:
+            once = None if profile.changes_features else 0
+            self.admins.append(FeatureAdmin("features", run, generator(seed, "features"), once))
         self.voter_admins = [
             VoterAdmin(name, run, generator(seed, name), profile.brokers)
             for name in (("voter-admin",) if profile.is_dynamic else ())

@@ -77,7 +77,12 @@ class ClusterProfile(NamedTuple):
     is_dynamic: bool
     """Whether voters of the quorum are added and removed."""
     has_eligible_leaders: bool
-    """Whether replicas stay eligible to lead that have left too small an ISR (KIP-966)."""
+    """Whether replicas stay eligible to lead that have left too small an ISR (KIP-966).
+
+    New clusters have that. Else it is switched off at the beginning.
+    """
+    changes_features: bool
+    """Whether that is switched on and off all the time, and metadata.version changes."""
     pipelining: int
     fault_pause_ms: tuple[int, ...]
     """How long nothing new goes wrong, one of them."""
@@ -173,7 +178,8 @@ def profile_of(seed: int) -> ClusterProfile:
         output_segment_bytes=chance.choice((700, 2000, 1_048_576)),
         cleans=False,
         is_dynamic=False,
-        has_eligible_leaders=elr_chance.random() < 0.25,
+        has_eligible_leaders=elr_chance.random() < 0.75,
+        changes_features=elr_chance.random() < 0.25,
         group_copiers=later_chance.choice((0, 0, 0, 2)),
     )
     if chance.random() < 0.3:
@@ -251,7 +257,7 @@ def rough_profile(seed: int) -> ClusterProfile:
         tiers=False,
         tier_admins=0,
         is_dynamic=False,
-        has_eligible_leaders=False,
+        changes_features=False,
         brokers=3,
         extra_brokers=0,
         properties=properties,
@@ -348,9 +354,11 @@ def eligible_profile(seed: int) -> ClusterProfile:
     """Return a rough profile in which ISRs become empty, with eligible leader replicas.
 
     Most brokers have no vote: so the quorum goes on while all replicas of a partition are away.
+    In every fourth seed levels of features change all the time.
     """
     return rough_profile(seed)._replace(
         has_eligible_leaders=True,
+        changes_features=seed % 4 == 0,
         min_insync_replicas=2,
         extra_brokers=3,
         partitions=2,
