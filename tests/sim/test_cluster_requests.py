@@ -354,13 +354,13 @@ def test_controllers_register_and_features_change(seed: int) -> None:
     )
     endpoints = cluster.node(1).image.controllers[2].endpoints
     assert [(each.listener_name, each.host) for each in endpoints] == [(CONTROLLER, "broker-2")]
-    elr = FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=1)
+    name = "eligible.leader.replicas.version"
+    elr = FeatureUpdateKey(feature=name, max_version_level=0, upgrade_type=2)
     request = UpdateFeaturesRequest(feature_updates=[elr], timeout=10_000)
     number = follower_of_the_quorum(cluster)
     response = ask(cluster, number, request, 1)
     assert [each.error_code for each in response.results] == [0]
-    name = "eligible.leader.replicas.version"
-    cluster.run_until(lambda: all(cluster.node(n).image.features.get(name) == 1 for n in NODES))
+    cluster.run_until(lambda: all(name not in cluster.node(n).image.features for n in NODES))
     elr.max_version_level = 9
     assert ask(cluster, number, request, 2).error_code == ErrorCode.INVALID_UPDATE_VERSION
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.brokers import features_in_a_cluster
+from ottla.controller.brokers import LEVELS_OF_A_NEW_CLUSTER, features_in_a_cluster
 from ottla.model.errors import ErrorCode
 from ottla.sim.cluster import CONTROLLER, PORT, SimCluster, host_of
 from ottla.sim.network.exchange import make_exchange
@@ -82,7 +82,7 @@ def test_a_controller_tells_its_own_apis_and_the_features() -> None:
     assert supported["kraft.version"] == (0, 1)
     assert supported["metadata.version"] == (7, 30)  # Kafka 4.3-IV0
     finalized = {f.name: f.max_version_level for f in answer.finalized_features}
-    assert finalized == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
+    assert finalized == LEVELS_OF_A_NEW_CLUSTER
 
 
 def test_a_broker_of_a_cluster_tells_the_levels_of_kraft_version() -> None:
