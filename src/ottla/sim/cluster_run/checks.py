@@ -63,7 +63,7 @@ class Checks:
         self._led: set[tuple[int, PartitionKey]] = set()
         """Who led what after its last wake-up."""
         self._last_committed: dict[PartitionKey, int] = {}
-        """The high watermark of the last leader whose process has ended."""
+        """The highest high watermark of a leader when its process ended."""
         self.image = MetadataImage()
         """The newest image that any node had."""
 
@@ -110,7 +110,8 @@ class Checks:
                 # The last wake-up may have told others of records before the process ended.
                 self._ends[number, partition] = log.written_end
                 if (number, partition) in self._led:
-                    self._last_committed[partition] = log.high_watermark
+                    told = self._last_committed.get(partition, 0)
+                    self._last_committed[partition] = max(told, log.high_watermark)
         for key in [key for key in self._seen if key[0] == number]:
             del self._seen[key]
             self._led.discard(key)
