@@ -20,6 +20,7 @@ from ottla.ports import Files, read_file
 from ottla.testing.fakes import FakeClock, FakeRandom, QueuedBackground
 from ottla.testing.faulty_files import FaultyFiles
 from tests.support.log import NOW, append, append_all, batch_of, read_all
+from tests.support.request_cost import count_calls
 
 TOPIC_ID = b"\x07" * 16
 DIRS = ("/one", "/two")
@@ -487,6 +488,23 @@ def test_silent_producers_are_forgotten(broker: Broker) -> None:
     assert sum(broker.store.expire_producers(NOW + 999)) == 0
     assert sum(broker.store.expire_producers(NOW + 1000)) == 1
     assert append_all(log, batch_of(1, producer_id=5, base_sequence=77)) == [1]
+
+
+def test_no_step_looks_at_all_logs_without_producers(broker: Broker) -> None:
+    broker.create("a", 2000)
+    log = next(iter(broker.store))
+    append_all(log, batch_of(1, producer_id=5))
+    calls: list[int] = []
+    found: list[int | None] = [0]
+    steps = broker.store.expire_producers(NOW + 1000)
+
+    def take_step() -> None:
+        found.append(next(steps, None))
+
+    while found[-1] is not None:
+        calls.append(count_calls(take_step))
+    assert max(calls) < 3000
+    assert sum(count or 0 for count in found) == 1
 
 
 def test_the_metadata_log_lives_in_the_first_directory() -> None:
