@@ -58,6 +58,7 @@ class Api:
         "is_hot",
         "is_open",
         "key",
+        "large_modules",
         "metrics",
         "most_items",
         "name",
@@ -79,6 +80,7 @@ class Api:
         """Whether everybody may use it, whatever the authorizer says."""
         self.first_flexible_response = _NEVER if key == ApiKey.API_VERSIONS else self.first_flexible
         self.most_items = served.most_items
+        self.large_modules = served.large_modules
         is_sampled = served.is_hot or served.is_sampled
         self.metrics = RequestMetrics(ONE_IN_32 if is_sampled else EVERY)
         self.handle: Handle = module.handle

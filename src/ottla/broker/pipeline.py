@@ -240,6 +240,7 @@ class Pipeline:
         self, api: Api, context: RequestContext, body: bytes | memoryview, refusal: ApiError | None
     ) -> Steps[None]:
         """Return the steps that decode the body of a request, handle it and answer it."""
+        yield from import_in_steps(api.large_modules)
         decode = step_decoder(api.request_class, context.version, api.most_items)
         request: Message | None = None
         try:

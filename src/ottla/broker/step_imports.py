@@ -69,6 +69,11 @@ QUORUM: Final = (
 )
 """The modules that answer questions about the metadata quorum."""
 
+LARGE_PRODUCE: Final = ("ottla.broker.large_requests.large_produce",)
+LARGE_FETCH: Final = ("ottla.broker.large_requests.large_fetch",)
+LARGE_OFFSET_COMMIT: Final = ("ottla.broker.large_requests.large_offset_commit",)
+"""The modules that handle large requests of APIs with a codec of their own."""
+
 CLEANER: Final = (
     "ottla.log.cleaner.batch_codecs",
     "ottla.log.cleaner.cleaning_session",

@@ -36,7 +36,7 @@ MOST_CLOSED: Final = 50  # idle connections that a wake-up closes
 MOST_ROUNDS: Final = 4  # in which a wake-up takes requests that waited; the next one takes the rest
 
 
-def _never() -> bool:
+def _never(next_bytes: int = 0) -> bool:
     return False
 
 
@@ -69,8 +69,11 @@ class Engine:
         self.to_resume: list[Channel] = []
         """Channels with requests that are received and wait for the next wake-up."""
         self.slow_readers = SlowReaders(most_unsent_bytes, most_unsent_ranges)
-        self.is_late: Callable[[], bool] = _never
-        """Whether a wake-up should leave requests to the next one. An event loop replaces it."""
+        self.is_late: Callable[[int], bool] = _never
+        """Whether a wake-up should leave a request of this size to the next one, 0 if unknown.
+
+        An event loop replaces it.
+        """
         self._rounds = 0
         self._limits = limits
         self._max_request_bytes = max_request_bytes
@@ -191,7 +194,7 @@ class Engine:
         for number, channel in enumerate(channels, 1):
             if not channel.closed:
                 self._resume(channel)
-            if number < len(channels) and self.is_late():
+            if number < len(channels) and self.is_late(0):
                 self.to_resume[:0] = channels[number:]
                 break
 
@@ -291,7 +294,7 @@ class Engine:
         if channel.interest != READ:
             self.flow_control.show_interest(channel)
         if channel.need and channel.filled >= channel.need:
-            if self._rounds + 1 < MOST_ROUNDS and not self.is_late():
+            if self._rounds + 1 < MOST_ROUNDS and not self.is_late(channel.need):
                 self._resume(channel)
             else:
                 self.to_resume.append(channel)

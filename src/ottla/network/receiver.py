@@ -231,7 +231,7 @@ class Receiver:
                     break
                 few -= 1
                 if few <= 0 or size > SMALL_BYTES:
-                    if self._engine.is_late():
+                    if self._engine.is_late(0):
                         self._engine.to_resume.append(channel)
                         break
                     few = FEW_REPLIES

@@ -34,8 +34,14 @@ FEW_EVENTS: Final = 8
 MOST_MS: Final = 3.0
 """How long a wake-up may take before it leaves the rest to the next one."""
 
-WRITE_MS: Final = 0.005
+WRITE_MS: Final = 0.007
 """About what the write of a partition takes when the wake-up ends."""
+
+NEXT_MS_PER_BYTE: Final = 1e-4
+"""What a byte of the next request may take, if it has a hundred bytes for each of many partitions.
+
+So a request that follows a settled one is not begun if it may have hundreds of partitions.
+"""
 
 LARGE_MS_PER_BYTE: Final = 1e-6
 """About what the write of a byte of a large frame takes."""
@@ -77,6 +83,8 @@ class Reactor:
         self._called = False
         """True if other threads have called since the last wake-up."""
         self._running = True
+        self._is_owed = False
+        """True if requests that are received already come before new ones, in the next wake-up."""
         self._left: list[int] = []
         """The descriptors that the last wake-up has not come to, in their order."""
         self._writable: list[Channel] = []
@@ -138,6 +146,9 @@ class Reactor:
             else:
                 events = sleep(ended_ms)
             node.advance()
+            has_resumed = self._is_owed
+            if has_resumed:
+                events = self._resume_first(events)
             if len(events) > FEW_EVENTS:
                 events = self._handle_many(events)
             rest = iter(events)
@@ -154,8 +165,8 @@ class Reactor:
                         self._left = [fd for fd, _ in rest]
                 elif event & gone:
                     engine.close(channel)
-            if to_resume:
-                engine.resume()
+            if to_resume and not has_resumed:
+                self._resume_if_early()
             # Small requests, and none that is still arriving: the next ones come soon.
             awake = 0 < receiver.arena_used <= LITTLE_BYTES
             settle()
@@ -199,12 +210,33 @@ class Reactor:
                 break
         return []
 
-    def _is_late(self) -> bool:
-        """Return True if this wake-up should handle no more of the requests that are here."""
+    def _resume_if_early(self) -> None:
+        """Go on with requests that are received already; if it is late, in the next wake-up."""
+        receiver = self.engine.receiver
+        if (receiver.arena_used or receiver.kept_bytes) and self._is_late():
+            self._is_owed = True
+        else:
+            self.engine.resume()
+
+    def _resume_first(self, events: Events) -> Events:
+        """Go on with requests that are received already; return the events there is time for."""
+        self._is_owed = False
+        self.engine.resume()
+        if not events or not self._is_late():
+            return events
+        self._left = [fd for fd, _ in events]
+        return []
+
+    def _is_late(self, next_bytes: int = 0) -> bool:
+        """Return True if this wake-up should handle no more of the requests that are here.
+
+        `next_bytes` is the size of the next one, if it is known.
+        """
         node = self._node
         taken_ms = node.clock.monotonic_ms() - node.monotonic_ms
         large_ms = LARGE_MS_PER_BYTE * self.engine.receiver.kept_bytes
-        return taken_ms + WRITE_MS * len(node.appended) + large_ms > MOST_MS
+        next_ms = NEXT_MS_PER_BYTE * next_bytes
+        return taken_ms + WRITE_MS * len(node.appended) + large_ms + next_ms > MOST_MS
 
     def _in_turn(self, events: Events) -> Events:
         """Return events in the order in which they are handled: first those that were left."""

@@ -20,6 +20,7 @@ from ottla.server.reactor import (
     LARGE_MS_PER_BYTE,
     MOST_MS,
     MUCH_BYTES,
+    NEXT_MS_PER_BYTE,
     WRITE_MS,
     Reactor,
 )
@@ -38,7 +39,7 @@ class SlowNode(EchoNode):
         self.counts: list[int] = [0]
         self.appended: list[object] = []
         """What a wake-up has to write when it ends."""
-        self.takes_ms = 1
+        self.takes_ms = 1.0
         self.appends = 0
         """How many partitions a request appends to."""
         self.loop_stalls = SimpleNamespace(add=lambda *_: None, note=lambda *_: None)
@@ -149,3 +150,34 @@ def test_a_wake_up_counts_the_writes_of_large_requests(monkeypatch: pytest.Monke
     size = 900_000
     run_pipelines(monkeypatch, node, FEW_EVENTS, size, requests=5)
     assert max(node.counts) <= MOST_MS / (LARGE_MS_PER_BYTE * size) + 3 < FEW_EVENTS
+
+
+@pytest.mark.parametrize("clients", [2, FEW_EVENTS, 50])
+def test_requests_that_were_received_and_new_ones_take_turns(
+    monkeypatch: pytest.MonkeyPatch, clients: int
+) -> None:
+    node = SlowNode()
+    node.takes_ms = MOST_MS + 1
+    run_pipelines(monkeypatch, node, clients, 2 * MUCH_BYTES, requests=20)
+    assert max(node.counts) == 1
+
+
+class WritingNode(SlowNode):
+    """Writes what was appended when it settles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes_ms, self.appends = 0.5, 400
+
+    def settle_replies(self) -> None:
+        self.now_ms += WRITE_MS / 2 * len(self.appended)  # less than was expected
+        self.appended.clear()
+        super().settle_replies()
+
+
+def test_a_large_request_does_not_follow_one_that_was_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = WritingNode()
+    run_pipelines(monkeypatch, node, FEW_EVENTS, round(MOST_MS / NEXT_MS_PER_BYTE), requests=5)
+    assert max(node.counts) == 1

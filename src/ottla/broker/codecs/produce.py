@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ottla.broker.codecs.current_leaders import (
     BrokerEndpoint,
@@ -18,7 +18,7 @@ from ottla.broker.codecs.current_leaders import (
     endpoint_tags,
     leader_tags,
 )
-from ottla.broker.codecs.large_request import MOST_PARTITIONS, LargeRequest, large_request
+from ottla.broker.codecs.large_request import LargeRequest, large_request
 from ottla.model.errors import NO_BAD_RECORDS, ErrorCode
 from ottla.wire.primitives import DecodeError, read_uvarint, skip_tags, uvarint
 
@@ -33,6 +33,8 @@ _ACKS = Struct(">hi")
 _unpack_named: dict[int, Callable[[bytearray, int], tuple[Any, ...]]] = {}
 """Functions that unpack a request with one topic and one partition, up to its records. The key is
 the length of the topic's name, as it stands in the request."""
+MOST_PARTITIONS: Final = 250
+"""To write to a partition takes 7 µs, and 30 the first time."""
 _MOST_NAMED = 0x7F
 """The largest length in `_unpack_named`: it takes one byte."""
 

@@ -30,6 +30,9 @@ from typing import Final
 from ottla.broker.step_imports import (
     CONSUMER_GROUPS,
     GROUPS,
+    LARGE_FETCH,
+    LARGE_OFFSET_COMMIT,
+    LARGE_PRODUCE,
     PRODUCERS,
     QUORUM,
     TOPICS,
@@ -55,14 +58,18 @@ class Served(Value):
     """How many items all lists of a request may have. One with more closes its connection."""
     modules: tuple[str, ...] = ()
     """What is imported in steps before the first request is handled."""
+    large_modules: tuple[str, ...] = ()
+    """What is imported in steps before a large request is handled."""
 
 
 SERVED: Final[dict[int, Served]] = {
-    ApiKey.PRODUCE: Served(3, 13, is_hot=True),
-    ApiKey.FETCH: Served(4, 18, is_hot=True),
+    ApiKey.PRODUCE: Served(3, 13, is_hot=True, large_modules=LARGE_PRODUCE),
+    ApiKey.FETCH: Served(4, 18, is_hot=True, large_modules=LARGE_FETCH),
     ApiKey.LIST_OFFSETS: Served(1, 11),
     ApiKey.METADATA: Served(0, 13),
-    ApiKey.OFFSET_COMMIT: Served(2, 10, is_hot=True, most_items=1_000_000, modules=GROUPS),
+    ApiKey.OFFSET_COMMIT: Served(
+        2, 10, is_hot=True, most_items=1_000_000, modules=GROUPS, large_modules=LARGE_OFFSET_COMMIT
+    ),
     ApiKey.OFFSET_FETCH: Served(1, 10, modules=GROUPS),
     ApiKey.FIND_COORDINATOR: Served(0, 6),
     ApiKey.JOIN_GROUP: Served(0, 9, modules=GROUPS),
