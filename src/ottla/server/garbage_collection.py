@@ -8,8 +8,7 @@ A collection holds the loop while it looks at objects, so it should look at few 
   of objects that stay, such as committed offsets.
 - A request of a million items is millions of objects, so a collection waits until the request is
   handled and its objects are freed. A collection would find no garbage among them, because their
-  reference counts free them. Objects that stay are set aside without a look at them, if they are
-  many: garbage among a few would better be found by the next collection. A
+  reference counts free them. Objects that stay are set aside without a look at them. A
   collection also waits while a coordinator loads its data.
 
 Objects that were set aside and are not used any more are freed by their reference counts, unless
@@ -102,9 +101,8 @@ class GarbageCollection:
         if self._pauses:
             gc.disable()
             return
-        # Those that took the place of others are not counted, but would be looked at too.
-        if gc.get_count()[0] > COLLECT_AFTER:
-            gc.freeze()
+        # They may be very many although Python counts few: it subtracts older ones that were freed.
+        gc.freeze()
         gc.enable()
 
     def _note(self, phase: str, info: Mapping[str, int]) -> None:

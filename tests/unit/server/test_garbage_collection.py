@@ -102,10 +102,13 @@ def test_what_a_long_collection_leaves_is_not_looked_at_again(
     assert not is_looked_at(more)
 
 
-def test_what_a_large_request_leaves_is_set_aside_without_a_look(broker: Broker) -> None:
+@pytest.mark.parametrize("count", [10, 2 * garbage_collection.COLLECT_AFTER])
+def test_what_a_large_request_leaves_is_set_aside_without_a_look(
+    broker: Broker, count: int
+) -> None:
     pause = broker.node.pause_collection
     pause(True)
-    kept = [[number] for number in range(2 * garbage_collection.COLLECT_AFTER)]
+    kept = [[number] for number in range(count)]
     looks = [each["collections"] for each in gc.get_stats()]
     pause(False)
     fresh: list[object] = [[]]

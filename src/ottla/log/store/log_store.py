@@ -23,6 +23,7 @@ from ottla.log.resources import Resources
 from ottla.log.startup.open_log import Checkpoint, create_log, open_log
 from ottla.log.store import inventory
 from ottla.log.store.checkpoint_job import CheckpointJob
+from ottla.log.store.dropped_logs import DroppedLogs
 from ottla.log.store.log_directory import LogDirectory
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
@@ -88,6 +89,7 @@ class LogStore:
         """The logs of each directory."""
         self._listed: dict[str, list[Log]] = {}
         """The same, listed when they are needed, until one comes or goes."""
+        self._dropped = DroppedLogs()
         self._begun: dict[str, Callable[[TopicPartition], Checkpoint]] = {}
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -174,6 +176,7 @@ class LogStore:
         directory = parent_of(log)
         del self._logs[log.topic_partition], self._held[directory][log.topic_partition]
         self._listed.pop(directory, None)
+        self._dropped.add(log)
 
     # Creating and deleting
 
@@ -425,7 +428,8 @@ class LogStore:
         return self.resources.trash.empty(now_ms)
 
     def release_idle_memory(self) -> Steps[None]:
-        """Free the memory of logs that were not appended to since the last call."""
+        """Free the memory of logs that are gone, or were not appended to since the last call."""
+        yield from self._dropped.free()
         for number, log in enumerate(list(self), 1):
             yield from log.release_idle_memory()
             if not number % _LOGS_A_STEP:

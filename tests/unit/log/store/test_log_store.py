@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from errno import EIO, EMFILE, ENOSPC
+from itertools import pairwise
 
 import pytest
 
 from ottla.config.topic import LogConfig
 from ottla.log.file_pool import FilePool
+from ottla.log.log import Log
 from ottla.log.startup.open_log import create_log
 from ottla.log.store.clean_shutdown import MANY, MANY_FILES
+from ottla.log.store.dropped_logs import LOGS_A_STEP
 from ottla.log.store.log_directory import CHECKS_WITHOUT_METADATA, read_broker_epoch
 from ottla.log.store.log_store import LogStore, parent_of
 from ottla.memory_files import MemoryFiles
@@ -488,6 +492,24 @@ def test_silent_producers_are_forgotten(broker: Broker) -> None:
     assert sum(broker.store.expire_producers(NOW + 999)) == 0
     assert sum(broker.store.expire_producers(NOW + 1000)) == 1
     assert append_all(log, batch_of(1, producer_id=5, base_sequence=77)) == [1]
+
+
+def test_logs_that_are_gone_are_freed_in_steps(broker: Broker) -> None:
+    def in_memory() -> int:
+        return sum(isinstance(each, Log) for each in gc.get_objects())
+
+    gc.collect()
+    others = in_memory()
+    broker.create("a", 200)
+    for number in range(200):
+        broker.store.delete(TopicPartition("a", number))
+    run_to_end(broker.store.release_idle_memory())
+    counts = [in_memory() - others]
+    assert counts[0] >= 200  # somebody may have a list of them
+    for _ in broker.store.release_idle_memory():
+        counts.append(in_memory() - others)
+    assert counts[-1] == 0
+    assert max(before - after for before, after in pairwise(counts)) <= LOGS_A_STEP
 
 
 def test_no_step_looks_at_all_logs_without_producers(broker: Broker) -> None:
