@@ -154,6 +154,9 @@ class Fetcher:
 
     def let_go(self) -> None:
         """Forget the few partitions of an answered request, which would refer to it in cycles."""
+        if self.on_change is not None:  # it has waited
+            for entry in self.entries.values():
+                entry.unwatch()
         self.dirty.clear()
         self.entries.clear()
 

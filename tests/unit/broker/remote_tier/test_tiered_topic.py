@@ -286,6 +286,7 @@ def test_a_fetch_waits_for_the_store_and_not_for_new_records(
     broker.background.run()
     broker.node.settle()
     assert len(client.ids()) == 1
+    assert not partition.watchers
 
 
 def test_a_fetch_is_answered_in_time_if_the_store_is_slow(
