@@ -6,6 +6,7 @@ next one, and requests of other connections are handled in between. All that wai
 step by step, so a short request does not wait for the end of a long one. Work that yields a `Wait`
 goes on when that is over. It comes first then: it has not taken any time meanwhile, and work that
 often waits, such as a clean of a log, would make little progress beside requests with long steps.
+It goes on in the same wake-up, but only when the replies are sent, if there is time left.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class SlicedWork:
         self._node = node
         self._waiting: deque[_Work] = deque()
         self._is_scheduled = False
+        self._is_put_off = False
+        """Whether work goes on when the replies of this wake-up are sent."""
         self._wake_up_ms = -1.0
         self._left_ms = SLICE_MS
         self.slice_ms = SLICE_MS
@@ -60,7 +63,21 @@ class SlicedWork:
 
     def _go_on_first(self, work: _Work) -> None:
         self._waiting.appendleft(work)
-        self._schedule()
+        if not self._is_put_off:
+            self._is_put_off = True
+            self._node.put_off.append(self._go_on_now)
+
+    def _go_on_now(self) -> None:
+        self._is_put_off = False
+        if self._time_left_ms() > 0:
+            self._take_turns()
+        else:
+            self._schedule()
+
+    def _time_left_ms(self) -> float:
+        """Return how long work may take in what is left of this wake-up."""
+        is_first = self._wake_up_ms != self._node.monotonic_ms
+        return self.slice_ms if is_first else min(self._left_ms, self.slice_ms)
 
     def _begin(self, work: _Work) -> bool:
         """Do as many steps as this wake-up has time for; return True if these are all."""
@@ -86,9 +103,9 @@ class SlicedWork:
         return False
 
     def _take_turns(self) -> None:
-        """Do steps of all that waits, for as long as a slice."""
+        """Do steps of all that waits, for as long as there is time."""
         clock = self._node.clock.monotonic_ms
-        began_ms = clock()
+        began_ms, left_ms = clock(), self._time_left_ms()
         self._wake_up_ms = self._node.monotonic_ms
         self._left_ms = 0.0
         waiting = self._waiting
@@ -100,9 +117,9 @@ class SlicedWork:
                 waiting.append(work)
             elif step is not _END:
                 self._go_on_after(step, work)
-            if clock() - began_ms >= self.slice_ms:
+            if clock() - began_ms >= left_ms:
                 break
-        self._left_ms = max(self.slice_ms - (clock() - began_ms), 0.0)
+        self._left_ms = max(left_ms - (clock() - began_ms), 0.0)
         self._is_scheduled = False
         if waiting:
             self._schedule()

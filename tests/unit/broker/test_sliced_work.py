@@ -71,6 +71,23 @@ def test_work_comes_first_after_it_has_waited(sliced: Broker) -> None:
     assert len(done) == 3 + 3 * 3
 
 
+def test_work_that_has_waited_goes_on_when_the_replies_are_sent(broker: Broker) -> None:
+    done: list[str] = []
+    wait = Wait()
+
+    def waiting() -> Steps[None]:
+        yield wait
+        done.append("goes on")
+
+    node = broker.node
+    assert not node.sliced_work.run(waiting())
+    wait.end()
+    node.settle_replies()
+    assert done == []
+    node.settle()
+    assert done == ["goes on"]
+
+
 def test_work_takes_turns(sliced: Broker) -> None:
     done: list[str] = []
     run = sliced.node.sliced_work.run
