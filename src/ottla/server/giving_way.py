@@ -3,18 +3,36 @@
 On Linux a process with a lower priority still keeps a processor for its time slice, some
 milliseconds, when a thread of somebody else becomes ready. It loses it at once to a thread with a
 shorter slice. So a helper process asks for the longest slice there is (Linux 6.12).
+
+That counts only if the other thread has not had more than its share lately. Otherwise it waits for
+the next tick (4 ms), even if another processor is idle. It has had less than its share if the share
+of the helper process is small. Linux gives each session one (autogroup). So a process for whose
+work no client waits leads a session, and that takes a small one.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 NICENESS: Final = 5
+BACKGROUND_NICENESS: Final = 10
+"""For work that no client waits for. It has a tenth of a processor that the broker wants as well.
+
+With less, a busy broker's logs could grow faster than they are cleaned.
+"""
+SESSION_NICENESS: Final = 19
+"""For its session if there are several processors. The broker's loop takes only one of them."""
 SLICE_MS: Final = 100
+
+_SESSION: Final = "/proc/self/autogroup"
+_ATTEMPTS: Final = 10
+_PAUSE_S: Final = 0.1
+"""Linux accepts one change in a tenth of a second from all users together."""
 
 _SYSCALLS: Final = {"x86_64": 314, "aarch64": 274}
 """The number of `sched_setattr`, which Python's library does not have."""
@@ -22,12 +40,33 @@ _ATTRIBUTES: Final = Struct("=IIQiIQQQ")
 """Size, policy, flags, nice value, real-time priority, slice in ns, deadline, period."""
 
 
-def give_way() -> None:
-    """Do that for this thread, and the threads that it will start, as far as the system can."""
+def give_way(*, is_background: bool = False) -> None:
+    """Do that for this thread, and the threads that it will start, as far as the system can.
+
+    A process in the background must be alone in its session.
+    """
+    if is_background:
+        _take_small_share()
     with suppress(AttributeError, OSError):  # not everywhere, and not allowed everywhere
-        os.nice(NICENESS)
+        os.nice(BACKGROUND_NICENESS if is_background else NICENESS)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         _take_long_slices()
+
+
+def _take_small_share() -> None:
+    """Let the session of this process have a small share of the processor, if sessions have any."""
+    is_only_one = os.cpu_count() == 1
+    niceness = BACKGROUND_NICENESS if is_only_one else SESSION_NICENESS
+    for _ in range(_ATTEMPTS):
+        try:
+            with open(_SESSION, "w") as session:
+                session.write(str(niceness))
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError:
+            return  # not everywhere, and not allowed everywhere
+        else:
+            return
 
 
 def _take_long_slices() -> None:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from ottla.server.helper_processes import HelperProcess
 
 LANE_TIME_LIMIT_S: Final = 120
-"""How long a task may take in a lane of its own, where others do not wait behind it."""
+"""How long a task may take in a lane of its own, where others do not wait behind it.
+
+No client waits for such tasks.
+"""
 
 
 class HelperLanes:
@@ -42,7 +45,8 @@ class HelperLanes:
             from ottla.server.helper_processes import TIME_LIMIT_S, HelperProcess
 
             limit_s = LANE_TIME_LIMIT_S if lane else TIME_LIMIT_S
-            process = self._lanes[lane] = HelperProcess(self._wake_loop, limit_s)
+            process = HelperProcess(self._wake_loop, limit_s, is_background=bool(lane))
+            self._lanes[lane] = process
         process.submit(task, data, done)
 
     def deliver(self) -> list[Callable[..., object]]:

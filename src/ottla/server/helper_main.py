@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 TASK_HEAD: Final = Struct(">II")
 RESULT_HEAD: Final = Struct(">?I")
+BACKGROUND: Final = "background"
 _SOCKET: Final = 0
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects garbage is collected. Tasks make many, and hardly any cycles."""
@@ -35,9 +36,13 @@ _GRACE_S: Final = 5
 
 
 def main() -> None:
-    """Serve until the broker is gone; the argument is the time limit of a task in seconds."""
+    """Serve until the broker is gone.
+
+    The first argument is the time limit of a task in seconds. BACKGROUND follows if no client waits
+    for the tasks. Then the process leads a session of its own.
+    """
     limit_s = int(sys.argv[1])
-    give_way()
+    give_way(is_background=BACKGROUND in sys.argv)
     gc.set_threshold(_NEW_OBJECTS)
     HelperFiles.open = OpenFile
     HelperFiles.open_output = partial(OutputFile, os.getppid())

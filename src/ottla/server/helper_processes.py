@@ -19,11 +19,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.value import Value
 from ottla.ports import Buffer, TaskFailed
-from ottla.server.helper_main import RESULT_HEAD, TASK_HEAD
+from ottla.server.helper_main import BACKGROUND, RESULT_HEAD, TASK_HEAD
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -34,6 +35,11 @@ MAX_TASKS: Final = 10_000
 MAX_BYTES: Final = 256 * 1024 * 1024
 _ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's linear algebra is not used, and would start a thread for each core."""
+_FIRST_BYTES: Final = 64 * 1024
+"""How many bytes of a result are received at once with its head. Most results are smaller."""
+_TIMEVAL: Final = Struct("@ll")
+_BEYOND_LIMIT_US: Final = 100_000
+"""A wait for a socket may end a little early, but a task must have had all of its time."""
 _PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -46,9 +52,17 @@ class _Task(Value):
 class HelperProcess:
     """The process of one lane."""
 
-    def __init__(self, wake_loop: Callable[[], None], time_limit_s: int = TIME_LIMIT_S) -> None:
+    def __init__(
+        self,
+        wake_loop: Callable[[], None],
+        time_limit_s: int = TIME_LIMIT_S,
+        *,
+        is_background: bool = False,
+    ) -> None:
         self._wake_loop = wake_loop
         self._time_limit_s = time_limit_s
+        self._is_background = is_background
+        """Whether no client waits for the tasks."""
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._finished: deque[tuple[_Task, bytes | TaskFailed]] = deque()
         self._waiting = 0
@@ -135,33 +149,45 @@ class HelperProcess:
             return self._socket
         from subprocess import Popen
 
+        is_background = self._is_background
+        arguments = [str(self._time_limit_s), *([BACKGROUND] if is_background else [])]
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process = Popen(
-                    [sys.executable, "-m", "ottla.server.helper_main", str(self._time_limit_s)],
+                    [sys.executable, "-m", "ottla.server.helper_main", *arguments],
                     stdin=theirs.fileno(),
                     env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": _python_path()},
-                    # An interrupt at the terminal is for the broker. In a session of its own, it
-                    # would share the processor with the broker as an equal (Linux's autogroup).
-                    process_group=0,
+                    # An interrupt at the terminal is for the broker: the process has another group.
+                    # Linux shares the processor between sessions (autogroup). Work that clients
+                    # wait for has a part of the broker's share, other work a small one of its own.
+                    start_new_session=is_background,
+                    process_group=None if is_background else 0,
                 )
             except OSError:
                 ours.close()
                 raise
+        _limit_waits(ours, self._time_limit_s)
         self._socket = ours
         if self._is_stopping:  # `stop` did not see the process yet
             self._process.kill()
         return ours
 
     def _exchange(self, channel: socket.socket, task: _Task, deadline: float) -> bytes | TaskFailed:
+        """Send a task and receive the result.
+
+        With each call of the system the interpreter's lock changes hands, and the loop may have to
+        wait for it. So there are few: mostly one to send, and one to receive.
+        """
         name = task.name.encode()
-        channel.settimeout(max(deadline - time.monotonic(), 0.001))
-        channel.sendall(TASK_HEAD.pack(len(name), len(task.data)) + name)
-        channel.sendall(task.data)
-        head = _receive(channel, RESULT_HEAD.size, deadline)
-        is_done, length = RESULT_HEAD.unpack(head)
-        result = bytes(_receive(channel, length, deadline))
+        _send(channel, TASK_HEAD.pack(len(name), len(task.data)) + name, task.data, deadline)
+        first = channel.recv(_FIRST_BYTES)
+        if len(first) < RESULT_HEAD.size:
+            first += _receive(channel, RESULT_HEAD.size - len(first), deadline)
+        is_done, length = RESULT_HEAD.unpack_from(first)
+        result = first[RESULT_HEAD.size :]
+        if len(result) < length:
+            result += _receive(channel, length - len(result), deadline)
         return result if is_done else TaskFailed(result.decode(errors="replace"))
 
     def _end_process(self) -> None:
@@ -174,16 +200,42 @@ class HelperProcess:
             process.wait()
 
 
+def _limit_waits(channel: socket.socket, limit_s: int) -> None:
+    """Let no single call of a socket wait much longer than a task may take.
+
+    A timeout of Python's needs two calls of the system where one is enough.
+    """
+    limit = _TIMEVAL.pack(limit_s, _BEYOND_LIMIT_US)
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def _send(channel: socket.socket, head: bytes, data: Buffer, deadline: float) -> None:
+    sent = channel.sendmsg([head, data])
+    if sent < len(head):
+        channel.sendall(head[sent:])
+    with memoryview(data) as view:
+        at = max(sent - len(head), 0)
+        while at < len(view):
+            _check(deadline)
+            at += channel.send(view[at:])
+
+
 def _receive(channel: socket.socket, length: int, deadline: float) -> bytearray:
     data = bytearray(length)
     view, filled = memoryview(data), 0
     while filled < length:
-        channel.settimeout(max(deadline - time.monotonic(), 0.001))
+        _check(deadline)
         count = channel.recv_into(view[filled:])
         if not count:
             raise ConnectionResetError("it ended")
         filled += count
     return data
+
+
+def _check(deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise TimeoutError("it takes too long")
 
 
 def _python_path() -> str:

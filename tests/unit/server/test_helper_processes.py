@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 
 from ottla.ports import TaskFailed
 from ottla.server import helper_processes
+from ottla.server.giving_way import BACKGROUND_NICENESS, SESSION_NICENESS
 from ottla.server.helper_lanes import HelperLanes
+from ottla.server.helper_main import RESULT_HEAD
 from ottla.server.helper_processes import HelperProcess
 
 TIMEOUT_S = 30.0
@@ -40,6 +44,13 @@ def time_slice(data):
     with open("/proc/self/sched") as lines:
         found = [line.split()[-1] for line in lines if line.startswith("se.slice ")]
     return "".join(found).encode()
+
+def session(data):
+    with open("/proc/self/autogroup") as share:
+        return b"%d %s" % (os.getsid(0), share.read().split()[-1].encode())
+
+def group(data):
+    return b"%d" % os.getpgid(0)
 
 def files(data):
     return "\\n".join(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
@@ -200,6 +211,42 @@ def test_it_is_modest_and_inherits_nothing(loop: Loop, tmp_path: Path) -> None:
 )
 def test_others_have_the_processor_as_soon_as_they_want_it(loop: Loop) -> None:
     assert loop.run("time_slice") in (b"100000000", b"")  # nothing if the system does not tell
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/autogroup").exists(), reason="sessions have no shares of the processor"
+)
+def test_work_in_the_background_has_a_small_share_of_the_processor(loop: Loop) -> None:
+    loop.helpers = HelperProcess(loop.helpers._wake_loop, is_background=True)
+    session, niceness = (loop.run("session") or b"").split()  # type: ignore[union-attr]
+    assert int(session) == loop.helpers.pid
+    assert int(niceness) == (BACKGROUND_NICENESS if os.cpu_count() == 1 else SESSION_NICENESS)
+    assert loop.run("scheduling") == b"%d %d" % (os.SCHED_BATCH, os.nice(0) + BACKGROUND_NICENESS)
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+def test_an_interrupt_at_the_terminal_does_not_reach_it(loop: Loop, is_background: bool) -> None:
+    loop.helpers = HelperProcess(loop.helpers._wake_loop, is_background=is_background)
+    assert loop.run("group") == b"%d" % (loop.helpers.pid or 0)
+
+
+def test_a_result_that_comes_in_pieces(loop: Loop) -> None:
+    ours, theirs = socket.socketpair()
+    task = helper_processes._Task("upper", b"", loop.results.append)
+    with ours, theirs:
+        theirs.sendall(RESULT_HEAD.pack(True, 3)[:2])
+        rest = threading.Thread(target=_send_late, args=(theirs, RESULT_HEAD.pack(True, 3)[2:]))
+        rest.start()
+        deadline = time.monotonic() + TIMEOUT_S
+        assert loop.helpers._exchange(ours, task, deadline) == b"abc"
+        rest.join()
+
+
+def _send_late(channel: socket.socket, head: bytes) -> None:
+    """Send the rest of a result after the task has come, one byte after the other."""
+    channel.recv(1024)
+    for byte in head + b"abc":
+        channel.send(bytes([byte]))
 
 
 def test_it_imports_little(loop: Loop) -> None:
