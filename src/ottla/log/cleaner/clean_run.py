@@ -44,7 +44,7 @@ _UNLIMITED_RATE: Final = 1e18
 _CHUNKS_A_TASK: Final = 16
 """How many chunks the helper reads itself in one task, unless the rate is limited."""
 
-_WRITES_AHEAD: Final = 2
+_SYNCS_AHEAD: Final = 2
 """How many parts of the output the background may still have to force to disk.
 
 If the broker writes them, they take memory, and the next one waits for all of them.
@@ -363,13 +363,30 @@ class CleanRun:
         }
         for chunk in self._chunks(segment, 0, fields):
             answer, parts = yield from self._process(chunk)
-            most = 0 if len(parts[0]) else _WRITES_AHEAD
-            while len(output.begun) > most:
-                yield from self._finish(output.begun.pop(0))
-            output.begun.append(self._start(partial(output.files.append, answer["size"], *parts)))
+            yield from self._append(output, answer["size"], parts)
             self.stats.bytes_read += chunk.size
             self.stats.bytes_written += answer["size"]
             yield from self._slow_down(chunk.size + answer["size"])
+
+    def _append(self, output: _Output, size: int, parts: list[memoryview]) -> Steps[None]:
+        """Append what stays of a part to the output, unless the helper process has done so.
+
+        The background has as little to do as possible: its work takes turns with requests.
+        """
+        files, batches = output.files, parts[0]
+        if len(batches):
+            yield from self._finish_begun(output, 0)
+            output.begun.append(self._start(partial(files.append, *parts)))
+            return
+        files.note(size, *parts[1:])
+        if files.is_sync_due:
+            yield from self._finish_begun(output, _SYNCS_AHEAD)
+            output.begun.append(self._start(files.sync_later()))
+
+    def _finish_begun(self, output: _Output, most: int) -> Steps[None]:
+        """Wait until the background has at most this much left to do with the output."""
+        while len(output.begun) > most:
+            yield from self._finish(output.begun.pop(0))
 
     def _check_group(self, group: list[Segment]) -> None:
         """Raise CleaningAborted unless these are still neighbours in the log."""

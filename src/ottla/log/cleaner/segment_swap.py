@@ -11,6 +11,7 @@ readers must find the old segments or the new one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EIO
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +37,10 @@ _SYNC_BYTES: Final = 16 * 1024 * 1024
 
 
 class CleanedFiles:
-    """The files of a segment that is being written. All methods run off the loop."""
+    """The files of a segment that is being written.
+
+    All methods run off the loop but `note` and `sync_later`.
+    """
 
     def __init__(self, files: Files, directory: str, base_offset: int) -> None:
         self._files = files
@@ -61,20 +65,33 @@ class CleanedFiles:
         self._log = self._files.open(self.path(LOG), create=True, writable=True)
         self._log.truncate(0)
 
-    def append(self, size: int, batches: memoryview, *entries: memoryview) -> None:
-        """Append batches of `size` bytes, and entries of the three indexes.
-
-        If there are no bytes, somebody else has appended them to the file.
-        """
+    def append(self, batches: memoryview, *entries: memoryview) -> None:
+        """Append batches, and entries of the three indexes."""
         assert self._log is not None
-        if len(batches):
-            self._log.pwritev([batches], self.size)
+        self._log.pwritev([batches], self.size)
+        self.note(len(batches), *entries)
+        if self.is_sync_due:
+            self.sync_later()()
+
+    def note(self, size: int, *entries: memoryview) -> None:
+        """Note that somebody else has appended batches; append entries of the three indexes.
+
+        This takes no time. Nothing may be going on off the loop.
+        """
         self.size += size
-        if self.size - self._synced >= _SYNC_BYTES:
-            self._log.sync()
-            self._synced = self.size
         for suffix, added in zip(self._entries, entries, strict=True):
             self._entries[suffix] += added
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Return True if so much was appended that it should be forced to disk."""
+        return self.size - self._synced >= _SYNC_BYTES
+
+    def sync_later(self) -> Callable[[], None]:
+        """Return work that forces to disk what was appended, which takes less time at the end."""
+        assert self._log is not None
+        self._synced = self.size
+        return self._log.sync
 
     def finish(self, last_time_entry: memoryview) -> None:
         """Force everything to disk."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import EIO, ENOSPC
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -21,9 +22,12 @@ from ottla.ports import Buffer, HelperFiles, SecondThread, SharedOutput
 from ottla.server.helper_files import OpenFile, OutputFile
 from ottla.server.helper_main import Beside
 from ottla.server.os_files import OsFiles
+from ottla.testing.fakes import InlineBackground
 from tests.support.cleaner import clean, clean_run, fill, keyed, seen
 from tests.support.cleaner_process import CHUNK_BYTES, CleanerProcess
 from tests.support.log import names_in, new_resources
+
+T = TypeVar("T")
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=200)
 
@@ -70,6 +74,32 @@ def test_a_helper_process_reads_and_writes_the_files(
     for name in names:
         found = (tmp_path / "helper" / "t-0" / name).read_bytes()
         assert found == (tmp_path / "here" / "t-0" / name).read_bytes()
+
+
+class CountingBackground(InlineBackground):
+    """Counts the work in the background."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = 0
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """Do it at once."""
+        self.jobs += 1
+        super().submit(work, done)
+
+
+def test_the_background_creates_and_finishes_files_and_does_nothing_in_between(
+    tmp_path: Path, helper: CleanerProcess
+) -> None:
+    log, background = log_on_disk(tmp_path), CountingBackground()
+    log.resources.background = background
+    segments = len(log.segments) - 1
+    helper.clean(log, is_large=False)
+    outputs = len(log.segments) - 1
+    assert outputs < segments < len(helper.answers)
+    # Before and after: the aborted transactions, the sizes of all files, the directory.
+    assert background.jobs == 3 + 3 * outputs, "each is created, finished and renamed"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
