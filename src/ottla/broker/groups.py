@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def start_group_coordinator(node: Node) -> GroupCoordinator:
     """Return a group coordinator that loads its groups and follows the node's metadata."""
     groups = GroupCoordinator(node)
-    node.hosted_logs.on_log_made.append(groups.host.log_available)
+    node.hosted_logs.on_log_made.append(groups.host.partition_led)
+    node.hosted_logs.on_first_led.append(groups.host.partition_led)
     node.marker_writers[OFFSETS_TOPIC] = partial(_write_marker, groups)
     groups.load()
     return groups

@@ -35,7 +35,8 @@ _LEVEL_OF_NEW_VERSION: Final = 29
 def start_transaction_coordinator(node: Node) -> TransactionCoordinator:
     """Return a transaction coordinator that loads its ids and follows the node's metadata."""
     transactions = TransactionCoordinator(node, BrokerRoutes(node))
-    node.hosted_logs.on_log_made.append(transactions.host.log_available)
+    node.hosted_logs.on_log_made.append(transactions.host.partition_led)
+    node.hosted_logs.on_first_led.append(transactions.host.partition_led)
     node.transaction_verifier.ask_here = partial(answer_question, transactions)
     transactions.host.refresh()
     return transactions

@@ -84,6 +84,8 @@ class HostedLogs:
         self._is_serving = False
         self.cleaning = BrokerCleaner(node)
         self.on_log_made: list[Callable[[Partition], None]] = []
+        self.on_first_led: list[Callable[[Partition], None]] = []
+        """Told of each partition that this broker leads when its metadata is current at last."""
         self.on_moved_away: list[Callable[[Partition], None]] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
         self.on_lost: list[Callable[[list[TopicPartition]], None]] = []
@@ -248,7 +250,15 @@ class HostedLogs:
             for partition in topic.partitions:
                 if partition.leader == self._node.node_id:
                     self._follow_partition(topic.name, topic.topic_id, partition, image)
+                    self._tell_first_led(topic.topic_id, partition.partition_id)
                 yield
+
+    def _tell_first_led(self, topic_id: bytes, index: int) -> None:
+        topic = self.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is not None and partition.leader is not None:
+            for tell in self.on_first_led:
+                tell(partition)
 
     def _take_role(self, partition: Partition, image: PartitionImage) -> None:
         if image.leader == self._node.node_id and not self._may_lead:

@@ -91,8 +91,8 @@ class CoordinatorHost(Generic[S]):
             for partition in topic.partitions[: self.num_partitions]:
                 self._refresh_partition(partition)
 
-    def log_available(self, partition: Partition) -> None:
-        """Load the shard of a partition that had no log until now."""
+    def partition_led(self, partition: Partition) -> None:
+        """Load the shard of a partition that had no log, or no leader, until now."""
         if partition.topic.name == self.topic_name and self.num_partitions:
             runtime = self.runtimes.get(partition.index)
             if runtime is None or runtime.state is RuntimeState.CLOSED:
@@ -118,8 +118,8 @@ class CoordinatorHost(Generic[S]):
     def _load(self, index: int) -> None:
         topic = self._broker.topics.named(self.topic_name)
         partition = None if topic is None else topic.partitions.get(index)
-        if partition is None or partition.log is None:
-            return  # `log_available` is called when it has one
+        if partition is None or partition.log is None or partition.leader is None:
+            return  # `partition_led` is called later; after a start, metadata may be out of date
         runtime = ShardRuntime(self._broker, partition, self._new_shard, self._failed)
         self.runtimes[index] = runtime
         if partition.log.log_start_offset == partition.log.log_end_offset:

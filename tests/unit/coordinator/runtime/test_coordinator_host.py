@@ -44,6 +44,18 @@ def test_a_restart_loads_what_was_written(counters: Counters) -> None:
     assert counters.runtime.shard.is_loaded
 
 
+def test_a_broker_that_does_not_lead_yet_serves_nobody(counters: Counters) -> None:
+    """Seed 235 of the mixed profile: after a start, metadata that was out of date made it one."""
+    host, partition = counters.host, counters.runtime.partition
+    leader, partition.leader = partition.leader, None
+    host.runtimes.clear()
+    host.refresh()
+    assert error_of(host) == ErrorCode.NOT_COORDINATOR
+    partition.leader = leader
+    host.partition_led(partition)
+    assert host.runtime_of(0).is_active
+
+
 def test_a_long_log_is_loaded_in_slices(counters: Counters) -> None:
     for number in range(4000):
         counters.add(f"counter-{number}")
@@ -250,7 +262,7 @@ def test_a_log_that_is_made_late_gets_its_shard(counters: Counters) -> None:
     counters.elect(counters.node.node_id)
     assert error_of(counters.host) == ErrorCode.NOT_COORDINATOR
     partition.log = log
-    counters.host.log_available(partition)
+    counters.host.partition_led(partition)
     assert counters.read().number == 0
 
 
@@ -262,7 +274,7 @@ def test_a_log_that_cannot_be_read_is_tried_again(counters: Counters) -> None:
     log = partition.online_log()
     end, log.log_end_offset = log.log_end_offset, 99
     counters.host.runtimes[0].close(ErrorCode.NOT_COORDINATOR)
-    counters.host.log_available(partition)
+    counters.host.partition_led(partition)
     counters.pass_ms(10)
     assert error_of(counters.host) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "cannot load" in counters.reports[0]
