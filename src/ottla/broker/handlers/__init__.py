@@ -101,7 +101,7 @@ SERVED: Final[dict[int, Served]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(0, 0, is_forwarded=True),
     ApiKey.OFFSET_DELETE: Served(0, 0, modules=GROUPS),
     ApiKey.DESCRIBE_QUORUM: Served(0, 2, is_forwarded=True, modules=QUORUM),
-    ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True, most_items=3000),
+    ApiKey.UPDATE_FEATURES: Served(0, 2, is_forwarded=True, most_items=300),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served(0, 0),
     ApiKey.UNREGISTER_BROKER: Served(0, 0, is_forwarded=True),

@@ -100,6 +100,9 @@ def test_no_step_is_for_all_items(
         return bytearray(request_header(key, version, 1, "c") + encoder(kind, version)(made))
 
     most_calls(broker, pipeline, request(1000))  # imports and compiles what it needs
+    most_items = LISTENERS[listener][key].most_items
+    if most_items < MANY:  # more are refused
+        assert most_calls(broker, pipeline, request(most_items)) <= MOST_CALLS
     at_once = AT_ONCE.get(ApiKey(key), MANY)
     calls = most_calls(broker, pipeline, request(min(MANY, at_once)))
     assert calls <= MOST_CALLS * MANY // at_once

@@ -1073,7 +1073,7 @@ CASES: dict[int, list[Case]] = {
             "one feature many times",
             uf.UpdateFeaturesRequest(
                 feature_updates=[uf.FeatureUpdateKey(feature="group.version", max_version_level=1)]
-                * MANY
+                * SERVED[ApiKey.UPDATE_FEATURES].most_items
             ),
             1,
         )
