@@ -21,12 +21,11 @@ from typing import Final
 
 NICENESS: Final = 5
 BACKGROUND_NICENESS: Final = 10
-"""For work that no client waits for. It has a tenth of a processor that the broker wants as well.
+"""For work that no client waits for, and for its session.
 
-With less, a busy broker's logs could grow faster than they are cleaned.
+It has a tenth of a processor that others want as well. With less, the logs of a busy machine could
+grow faster than they are cleaned.
 """
-SESSION_NICENESS: Final = 19
-"""For its session if there are several processors. The broker's loop takes only one of them."""
 SLICE_MS: Final = 100
 
 _SESSION: Final = "/proc/self/autogroup"
@@ -55,12 +54,10 @@ def give_way(*, is_background: bool = False) -> None:
 
 def _take_small_share() -> None:
     """Let the session of this process have a small share of the processor, if sessions have any."""
-    is_only_one = os.cpu_count() == 1
-    niceness = BACKGROUND_NICENESS if is_only_one else SESSION_NICENESS
     for _ in range(_ATTEMPTS):
         try:
             with open(_SESSION, "w") as session:
-                session.write(str(niceness))
+                session.write(str(BACKGROUND_NICENESS))
         except BlockingIOError:
             time.sleep(_PAUSE_S)
         except OSError:

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.ports import TaskFailed
 from ottla.server import helper_processes
-from ottla.server.giving_way import BACKGROUND_NICENESS, SESSION_NICENESS
+from ottla.server.giving_way import BACKGROUND_NICENESS
 from ottla.server.helper_lanes import HelperLanes
 from ottla.server.helper_main import RESULT_HEAD
 from ottla.server.helper_processes import HelperProcess
@@ -220,7 +220,7 @@ def test_work_in_the_background_has_a_small_share_of_the_processor(loop: Loop) -
     loop.helpers = HelperProcess(loop.helpers._wake_loop, is_background=True)
     session, niceness = (loop.run("session") or b"").split()  # type: ignore[union-attr]
     assert int(session) == loop.helpers.pid
-    assert int(niceness) == (BACKGROUND_NICENESS if os.cpu_count() == 1 else SESSION_NICENESS)
+    assert int(niceness) == BACKGROUND_NICENESS
     assert loop.run("scheduling") == b"%d %d" % (os.SCHED_BATCH, os.nice(0) + BACKGROUND_NICENESS)
 
 
