@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.context import RequestContext
+from ottla.controller.brokers import GROUP_VERSION
 from ottla.coordinator.groups.client import Client
 from ottla.coordinator.groups.group_coordinator import GroupCoordinator
 from ottla.metadata.delta import MetadataDelta
@@ -17,6 +18,8 @@ from ottla.model.transactions import TransactionEnd
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+
+CONSUMER_PROTOCOL: Final = "consumer"
 
 
 def start_group_coordinator(node: Node) -> GroupCoordinator:
@@ -52,6 +55,14 @@ def follow_metadata(groups: GroupCoordinator, delta: MetadataDelta, image: Metad
         groups.host.refresh()
     if deleted:
         groups.topics_deleted(deleted)
+
+
+def check_consumer_protocol(node: Node) -> None:
+    """Raise ApiError if a setting or the level of group.version forbids KIP-848."""
+    settings = node.config.consumer_groups
+    is_on = CONSUMER_PROTOCOL in settings.group_coordinator_rebalance_protocols
+    if not is_on or not node.image.features.get(GROUP_VERSION, 0):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def client_of(context: RequestContext) -> Client:

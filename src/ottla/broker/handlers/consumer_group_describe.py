@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.groups import check_consumer_protocol
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.node import Node
 from ottla.broker.response_limit import ResponseLimit
@@ -26,6 +27,7 @@ def handle(
     node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Steps[ConsumerGroupDescribeResponse | None]:
     """Return each group, once, or an error in its place."""
+    check_consumer_protocol(node)
     answers = []
     limit = ResponseLimit()
     for group_id in dict.fromkeys(request.group_ids):

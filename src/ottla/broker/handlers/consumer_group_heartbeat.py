@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.groups import client_of
+from ottla.broker.groups import check_consumer_protocol, client_of
 from ottla.broker.node import Node
 from ottla.coordinator.groups.consumer.heartbeat import heartbeat
 from ottla.model.errors import ApiError, ErrorCode
@@ -12,15 +12,12 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-PROTOCOL = "consumer"
-
 
 def handle(
     node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Return the member's epoch and, if it has changed, its assignment."""
-    if PROTOCOL not in node.config.consumer_groups.group_coordinator_rebalance_protocols:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    check_consumer_protocol(node)
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     runtime = node.groups.runtime_of(request.group_id)

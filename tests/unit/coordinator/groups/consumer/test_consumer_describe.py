@@ -170,7 +170,12 @@ def test_clients_learn_that_the_protocol_is_there(broker: Broker, version: int) 
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     response = broker.connect().ask(request, ApiVersionsResponse, version)
     final = {f.name: f.max_version_level for f in response.finalized_features}
-    assert final == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
+    assert final == {
+        "metadata.version": 25,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
     assert response.finalized_features_epoch >= 0
     supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
     assert supported["metadata.version"] == (7, 30)

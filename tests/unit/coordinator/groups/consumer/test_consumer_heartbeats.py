@@ -8,6 +8,7 @@ import pytest
 
 from ottla.coordinator.groups.consumer import topic_patterns
 from ottla.coordinator.groups.consumer.current_assignment import MemberState
+from ottla.metadata.records import FeatureLevelRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import OFFSETS_TOPIC
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -205,6 +206,21 @@ def test_version_0_has_member_ids_made_here(broker: Broker) -> None:
 def test_the_protocol_can_be_disabled() -> None:
     broker = Broker(group_coordinator_rebalance_protocols="classic")
     assert Consumer(broker, "a").heartbeat() is ErrorCode.UNSUPPORTED_VERSION
+
+
+def set_level(broker: Broker, level: int) -> None:
+    broker.node.controller.write([FeatureLevelRecord(name="group.version", feature_level=level)])
+
+
+def test_the_protocol_needs_a_level_of_group_version(broker: Broker) -> None:
+    consumer = Consumer(broker, "a")
+    settle(broker, consumer)
+    set_level(broker, 0)
+    assert consumer.heartbeat() is ErrorCode.UNSUPPORTED_VERSION
+    assert describe(broker).error_code == ErrorCode.UNSUPPORTED_VERSION
+    set_level(broker, 1)
+    assert consumer.heartbeat() is ErrorCode.NONE
+    assert describe(broker).group_state == "Stable"
 
 
 def test_a_full_group_takes_nobody() -> None:
