@@ -74,6 +74,22 @@ def test_settings_of_a_topic(server: BrokerProcess, ottla: Ottla) -> None:
     assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in [line.split() for line in all_lines]
 
 
+def test_a_topic_shows_what_somebody_set_for_all_brokers(
+    server: BrokerProcess, ottla: Ottla
+) -> None:
+    create_topic(server.bootstrap_servers, "default-set")
+
+    def set_for_all(value: int) -> None:
+        name = f"min.insync.replicas={value}"
+        assert ottla("configs", "alter", "--broker", "default", "--set", name).returncode == 0
+
+    set_for_all(2)
+    lines = ottla("configs", "describe", "--topic", "default-set").stdout.splitlines()
+    assert lines[1].split() == ["min.insync.replicas", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG"]
+    set_for_all(1)
+    assert ottla("configs", "describe", "--topic", "default-set").stdout == ""
+
+
 def test_settings_of_a_broker(ottla: Ottla) -> None:
     lines = ottla("configs", "describe", "--broker", "1").stdout.splitlines()
     assert ["num.partitions", "2", "STATIC_BROKER_CONFIG"] in [line.split() for line in lines]

@@ -301,7 +301,7 @@ PLANTED = [
     pytest.param(skip_verification, TXN, 5, 25),
     pytest.param(send_markers_at_once, TXN, 4, 6),
     pytest.param(forget_decisions_with_a_failover, STOPPING, 4, 80),
-    pytest.param(complete_after_the_first_marker, TXN, 4, 6),
+    pytest.param(complete_after_the_first_marker, TXN, 4, 25),
     pytest.param(give_up_markers, TXN, 5, 25),
     pytest.param(keep_the_epoch, TXN, 5, 25),
     pytest.param(commit_what_is_aborted, TXN, 5, 80),
@@ -361,7 +361,7 @@ def test_producer_ids_are_replaced_when_their_epochs_are_exhausted(
     exhaust_epochs(monkeypatch)
     most = 0
     for seed in range(3):
-        run = ClusterRun(seed, 4, profile=transactional_profile(seed))
+        run = ClusterRun(seed, 8, profile=transactional_profile(seed))
         run.run()
         most = max(most, *(len(each.producer_ids) for each in run.transactions.ids.values()))
     assert most > 2

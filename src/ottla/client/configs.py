@@ -75,6 +75,8 @@ class Setting(NamedTuple):
     source: Source
     is_read_only: bool
     is_sensitive: bool
+    default: str | None = None
+    """The value that it has if nobody sets it; None if that is not known."""
 
     @property
     def is_own(self) -> bool:
@@ -108,7 +110,8 @@ def describe_configs(
                     configuration_keys=None,
                 )
                 for resource in asked
-            ]
+            ],
+            include_synonyms=True,
         )
         response = client.call(connection, request, DescribeConfigsResponse, deadline)
         results = {each.resource_name: each for each in response.results}
@@ -144,10 +147,22 @@ def _by_connection(
 
 def _settings(result: DescribeConfigsResult) -> list[Setting]:
     settings = [
-        Setting(config.name, config.value, _source(config), config.read_only, config.is_sensitive)
+        Setting(
+            config.name,
+            config.value,
+            _source(config),
+            config.read_only,
+            config.is_sensitive,
+            _default(config),
+        )
         for config in result.configs
     ]
     return sorted(settings, key=lambda setting: setting.name)
+
+
+def _default(config: DescribeConfigsResourceResult) -> str | None:
+    found = (each.value for each in config.synonyms if each.source == Source.DEFAULT_CONFIG)
+    return next(found, None)
 
 
 def _source(config: DescribeConfigsResourceResult) -> Source:

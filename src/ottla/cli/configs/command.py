@@ -89,7 +89,7 @@ def describe(
     with connect(bootstrap_server, command_config) as client:
         _check_broker(client, resource)
         settings = _described(client, resource)
-    shown = [setting for setting in settings if all or _was_set(setting)]
+    shown = [setting for setting in settings if all or _was_set(setting, resource)]
     if json:
         print_json([_as_json(setting) for setting in shown])
     else:
@@ -161,7 +161,10 @@ def _described(client: Client, resource: Resource) -> list[Setting]:
     return found[resource]
 
 
-def _was_set(setting: Setting) -> bool:
+def _was_set(setting: Setting, resource: Resource) -> bool:
+    """Return True if somebody set it. A cluster begins with some defaults of all its brokers."""
+    if setting.source == Source.DYNAMIC_DEFAULT_BROKER_CONFIG and resource.name:
+        return setting.value != setting.default
     return setting.source not in (Source.DEFAULT_CONFIG, Source.UNKNOWN)
 
 
