@@ -7,7 +7,7 @@ added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -37,6 +37,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 FIRST_PRODUCER_FENCED = 2
 FIRST_OF_BROKERS = 4
 _CLIENT_VERSION_OF_BROKERS = 2
+PARTITIONS_A_STEP = 200
 
 _Codes: TypeAlias = dict[str, dict[int, ErrorCode]]
 """A code for each partition, by topic."""
@@ -120,7 +121,7 @@ def _add(
         reply.send(_each(transaction, refusals))
         return
     is_of_broker = context.version >= FIRST_OF_BROKERS
-    _ask(
+    yield from _ask(
         node,
         transaction,
         _CLIENT_VERSION_OF_BROKERS if is_of_broker else 0,
@@ -138,7 +139,7 @@ def _ask(
     *,
     may_wait: bool,
     known: Callable[[ErrorCode], ErrorCode] = lambda code: code,
-) -> None:
+) -> Steps[None]:
     """Ask the coordinator, and tell the result of the transaction."""
 
     def done(outcome: Outcome) -> None:
@@ -150,11 +151,12 @@ def _ask(
                 codes.setdefault(topic, {})[index] = code
             tell(_each(transaction, codes))
 
+    partitions = yield from _partitions(transaction.topics)
     asked = AddPartitions(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
-        list(_partitions(transaction.topics)),
+        partitions,
         client_version,
     )
     try:
@@ -202,10 +204,18 @@ def _check(
     return codes if is_refused else {}
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, None]:
-    return {
-        TopicPartition(topic.name, index): None for topic in topics for index in topic.partitions
-    }
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> Steps[Collection[TopicPartition]]:
+    """Return all partitions, each once."""
+    found: dict[TopicPartition, None] = {}
+    for number, topic in enumerate(topics, 1):
+        for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
+            some = topic.partitions[start : start + PARTITIONS_A_STEP]
+            found.update((TopicPartition(topic.name, index), None) for index in some)
+            if len(some) == PARTITIONS_A_STEP:
+                yield
+        if not number % ITEMS_A_STEP:
+            yield
+    return found.keys()
 
 
 def _known(code: ErrorCode, context: RequestContext) -> ErrorCode:
@@ -219,13 +229,16 @@ def _same(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPar
     """Return one code for all partitions."""
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=LazyList(partial(_result, code=code), topic.partitions),
-            )
-            for topic in transaction.topics
-        ],
+        topic_results=LazyList(partial(_same_of_topic, code=code), transaction.topics),
+    )
+
+
+def _same_of_topic(
+    topic: AddPartitionsToTxnTopic, code: ErrorCode
+) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=LazyList(partial(_result, code=code), topic.partitions),
     )
 
 
@@ -240,10 +253,12 @@ def _result(index: int, code: ErrorCode) -> AddPartitionsToTxnPartitionResult:
 def _each(transaction: AddPartitionsToTxnTransaction, codes: _Codes) -> AddPartitionsToTxnResult:
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=name, results_by_partition=LazyList(_result_of, list(found.items()))
-            )
-            for name, found in codes.items()
-        ],
+        topic_results=LazyList(_each_of_topic, codes.items()),
+    )
+
+
+def _each_of_topic(found: tuple[str, dict[int, ErrorCode]]) -> AddPartitionsToTxnTopicResult:
+    name, codes = found
+    return AddPartitionsToTxnTopicResult(
+        name=name, results_by_partition=LazyList(_result_of, codes.items())
     )

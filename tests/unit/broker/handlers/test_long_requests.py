@@ -40,8 +40,6 @@ LISTENERS: dict[str, Mapping[int, Served]] = {
     },
 }
 """What the quorum and the membership answer needs a cluster (`tests/sim/test_hostile_requests`)."""
-AT_ONCE = {ApiKey.ADD_PARTITIONS_TO_TXN: 1000}
-"""What a transaction adds is decided at once, and refused if it is much."""
 
 MOST_GARBAGE = 1000
 """The items of a request may be in one cycle, but each may not be in one with many objects."""
@@ -103,9 +101,7 @@ def test_no_step_is_for_all_items(
     most_items = LISTENERS[listener][key].most_items
     if most_items < MANY:  # more are refused
         assert most_calls(broker, pipeline, request(most_items)) <= MOST_CALLS
-    at_once = AT_ONCE.get(ApiKey(key), MANY)
-    calls = most_calls(broker, pipeline, request(min(MANY, at_once)))
-    assert calls <= MOST_CALLS * MANY // at_once
+    assert most_calls(broker, pipeline, request(MANY)) <= MOST_CALLS
 
 
 @pytest.mark.parametrize(
