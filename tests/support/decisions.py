@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller import configs, partitions, placement, topics
+from ottla.controller import configs, features, partitions, placement, topics
 from ottla.controller.decision import Decision
 from ottla.metadata.image import BrokerImage, MetadataImage
 from ottla.model.steps import run_to_end
 from ottla.ports import Random
+from ottla.wire.message import Message
 
 
 def create_topics(
@@ -38,6 +39,16 @@ def alter_configs(
 ) -> Decision[configs.ChangedConfig]:
     """Decide about changes of settings."""
     return run_to_end(configs.alter_configs(image, config, changes))
+
+
+def update_features(
+    image: MetadataImage,
+    config: BrokerConfig,
+    updates: Sequence[features.FeatureUpdate],
+    voter_ids: Iterable[int],
+) -> list[Message]:
+    """Decide about levels of features."""
+    return run_to_end(features.update_features(image, config, updates, voter_ids))
 
 
 def place(

@@ -30,7 +30,7 @@ from ottla.controller.quorum_controller import QuorumController
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerImage, FeatureRange, MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.steps import Steps, in_steps
+from ottla.model.steps import Steps
 from ottla.model.value import Value
 from ottla.ports import Clock
 from ottla.replication.timers import Timer, Timers
@@ -357,7 +357,7 @@ def _ignore(error: ApiError | None) -> None:
 def _after(image: MetadataImage, records: Sequence[Message]) -> Steps[MetadataImage]:
     """Return the image that results from these records."""
     delta = MetadataDelta(image)
-    yield from in_steps(delta.replay, records)
+    yield from delta.replay_in_steps(records)
     return (yield from delta.apply_in_steps())
 
 

@@ -93,7 +93,7 @@ def alter_configs(
             if times[resource] > 1:
                 raise _invalid("Each resource must appear at most once.")
             check_number(len(results) + 1, "resources")
-            records.extend(_alter(image, config, change))
+            records += yield from _alter(image, config, change)
             results.append(ChangedConfig(*resource))
         except ApiError as error:
             results.append(ChangedConfig(*resource, plain(error)))
@@ -101,7 +101,9 @@ def alter_configs(
     return Decision(records, results)
 
 
-def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> list[Message]:
+def _alter(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> Steps[list[Message]]:
     _check_operations(change.operations)
     settings = _settings_of(image, change, config)
     old = image.config_of(change.resource_type, change.resource_name)
@@ -123,7 +125,8 @@ def _alter(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> 
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
     ]
-    return [*changes, *forget_eligible_leaders(image, changes)]
+    forgotten = yield from forget_eligible_leaders(image, changes)
+    return [*changes, *forgotten]
 
 
 def _check_operations(operations: Sequence[ConfigOperation]) -> None:

@@ -8,17 +8,20 @@ number: it is a setting of topics and of the cluster, not of single brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import ELR_VERSION, METADATA_VERSION, levels_of_a_new_cluster
-from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.metadata.records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from ottla.model.config_resources import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.wire.message import Message
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+PARTITIONS_A_STEP: Final = 200
 
 
 def has_eligible_leaders(image: MetadataImage) -> bool:
@@ -67,44 +70,55 @@ def unused_min_insync_replicas(image: MetadataImage, config: BrokerConfig) -> st
     )
 
 
-def forget_eligible_leaders(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
+def forget_eligible_leaders(
+    image: MetadataImage, changes: Iterable[ConfigRecord]
+) -> Steps[list[Message]]:
     """Return the records that must follow changes of settings: min.insync.replicas may change.
 
     Where nobody is in sync, nothing can be committed with the new value before one of those that
     may lead does so. They keep that right: else nobody could lead any more.
     """
-    if not has_eligible_leaders(image):
-        return []
     records: list[Message] = []
+    if not has_eligible_leaders(image):
+        return records
     for each in changes:
         if each.name == MIN_INSYNC_REPLICAS:
             topic = each.resource_name if each.resource_type == ResourceType.TOPIC else ""
             records.append(ClearElrRecord(topic_name=topic))
-            records += [
-                PartitionChangeRecord(
-                    partition_id=partition.partition_id,
-                    topic_id=topic_id,
-                    eligible_leader_replicas=list(partition.eligible_leader_replicas),
-                    last_known_elr=list(partition.last_known_elr),
-                )
-                for topic_id, partition in _with_nobody_in_sync(image, topic)
-            ]
+            records += yield from _with_nobody_in_sync(image, _keep_eligible_leaders, topic)
     return records
 
 
+def _keep_eligible_leaders(topic_id: bytes, partition: PartitionImage) -> Message:
+    return PartitionChangeRecord(
+        partition_id=partition.partition_id,
+        topic_id=topic_id,
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+    )
+
+
 def _with_nobody_in_sync(
-    image: MetadataImage, topic_name: str = ""
-) -> Iterator[tuple[bytes, PartitionImage]]:
-    """Yield the partitions of one topic, or of all, that have an empty ISR and may get a leader."""
-    if topic_name:
-        topics: Iterable[TopicImage] = [image.topics[topic_name]]
-    else:
-        topics = image.topics.values()
+    image: MetadataImage,
+    change: Callable[[bytes, PartitionImage], Message],
+    topic_name: str = "",
+) -> Steps[list[Message]]:
+    """Return a change for each partition that has an empty ISR and may get a leader.
+
+    These are the partitions of one topic, or of all.
+    """
+    topics = [image.topics[topic_name]] if topic_name else image.topics.values()
+    changes: list[Message] = []
+    count = 0
     for topic in topics:
         for partition in topic.partitions:
+            count += 1
+            if not count % PARTITIONS_A_STEP:
+                yield
             may_lead = partition.eligible_leader_replicas or partition.last_known_elr
             if may_lead and not partition.isr:
-                yield topic.topic_id, partition
+                changes.append(change(topic.topic_id, partition))
+    return changes
 
 
 def switch_on(image: MetadataImage, config: BrokerConfig) -> list[Message]:
@@ -119,20 +133,21 @@ def switch_on(image: MetadataImage, config: BrokerConfig) -> list[Message]:
     return records
 
 
-def switch_off(image: MetadataImage) -> list[Message]:
+def switch_off(image: MetadataImage) -> Steps[list[Message]]:
     """Return the records that forget eligible leaders.
 
     An ISR is never empty without them: where it is, those that may lead are in sync again.
     """
-    records: list[Message] = [
-        PartitionChangeRecord(
-            partition_id=partition.partition_id,
-            topic_id=topic_id,
-            isr=list(partition.eligible_leader_replicas or partition.last_known_elr),
-        )
-        for topic_id, partition in _with_nobody_in_sync(image)
-    ]
+    records = yield from _with_nobody_in_sync(image, _bring_in_sync)
     return [*records, ClearElrRecord()]
+
+
+def _bring_in_sync(topic_id: bytes, partition: PartitionImage) -> Message:
+    return PartitionChangeRecord(
+        partition_id=partition.partition_id,
+        topic_id=topic_id,
+        isr=list(partition.eligible_leader_replicas or partition.last_known_elr),
+    )
 
 
 def _setting(broker: str, value: str | None) -> ConfigRecord:

@@ -19,6 +19,7 @@ from ottla.metadata.image import FeatureRange, MetadataImage
 from ottla.metadata.record_versions import metadata_changes
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.steps import Steps
 from ottla.raft.voters import MAX_KRAFT_VERSION
 from ottla.wire.message import Message
 
@@ -49,7 +50,7 @@ def update_features(
     config: BrokerConfig,
     updates: Sequence[FeatureUpdate],
     voter_ids: Iterable[int],
-) -> list[Message]:
+) -> Steps[list[Message]]:
     """Return the records of new levels. Raise INVALID_UPDATE_VERSION if one is not possible."""
     asked = {update.name: update.level for update in updates}
     if len(asked) < len(updates):
@@ -64,7 +65,7 @@ def update_features(
         else:
             _check_dependencies(update, levels)
         if update.level != now:
-            records += _records(image, config, update)
+            records += yield from _records(image, config, update)
     return records
 
 
@@ -83,13 +84,15 @@ def check_kraft_version(
         raise _refusal(update, _depends(update, METADATA_VERSION, FIRST_DYNAMIC_VOTERS))
 
 
-def _records(image: MetadataImage, config: BrokerConfig, update: FeatureUpdate) -> list[Message]:
+def _records(
+    image: MetadataImage, config: BrokerConfig, update: FeatureUpdate
+) -> Steps[list[Message]]:
     """Return the records of a new level. The settings that it needs come first, as in Kafka."""
     level = FeatureLevelRecord(name=update.name, feature_level=update.level)
     if update.name != ELR_VERSION:
         return [level]
     if update.level == 0:
-        return [level, *switch_off(image)]
+        return [level, *(yield from switch_off(image))]
     return [*switch_on(image, config), level]
 
 

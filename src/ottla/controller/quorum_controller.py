@@ -190,7 +190,7 @@ class QuorumController:
         epoch: int,
         size: int,
     ) -> Steps[None]:
-        yield from in_steps(delta.replay, (yield from records))
+        yield from delta.replay_in_steps((yield from records))
         image = yield from delta.apply_in_steps()
         yield from self._take_over(delta, image._replace(end_offset=end_offset, epoch=epoch))
         self._snapshots.committed(size, self.image)
@@ -341,7 +341,7 @@ class QuorumController:
                 f" metadata.log.segment.bytes ({self.log.config.segment_bytes}): split it up",
             )
         try:
-            yield from in_steps(delta.replay, records)
+            yield from delta.replay_in_steps(records)
             image = yield from delta.apply_in_steps()
         except MetadataError as error:
             raise ApiError(

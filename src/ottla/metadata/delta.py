@@ -29,7 +29,7 @@ from ottla.metadata.records import (
     ZkMigrationStateRecord,
 )
 from ottla.metadata.topics_delta import TopicsDelta
-from ottla.model.steps import Steps, run_to_end
+from ottla.model.steps import ITEMS_A_STEP, Steps, run_to_end
 from ottla.wire.message import Message
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class MetadataDelta:
             RemoveTopicRecord: self.topics.remove,
             PartitionRecord: self.topics.set_partition,
             PartitionChangeRecord: self.topics.change_partition,
-            ClearElrRecord: self.topics.clear_elr,
+            ClearElrRecord: self._clear_elr,
             ConfigRecord: self.configs.set,
             RegisterBrokerRecord: self.brokers.register,
             BrokerRegistrationChangeRecord: self.brokers.change,
@@ -99,6 +99,19 @@ class MetadataDelta:
             self._security().replay(record)
         else:
             replay(record)
+
+    def replay_in_steps(self, records: Iterable[Message]) -> Steps[None]:
+        """Add records in order. One may be about all partitions."""
+        for number, record in enumerate(records, 1):
+            if isinstance(record, ClearElrRecord):
+                yield from self.topics.clear_elr(record)
+            else:
+                self.replay(record)
+            if not number % ITEMS_A_STEP:
+                yield
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        run_to_end(self.topics.clear_elr(record))
 
     def _security(self) -> SecurityDelta:
         if self.security is None:

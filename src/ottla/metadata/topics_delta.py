@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ottla.metadata.configs_delta import ConfigsDelta
 from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -22,10 +22,11 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.serde import MetadataError
 from ottla.model.ids import uuid_to_text
-from ottla.model.steps import Steps, in_steps
+from ottla.model.steps import ITEMS_A_STEP, Steps
 from ottla.model.topic_names import collision_key, may_collide
 
 T = TypeVar("T")
+PARTITIONS_A_STEP: Final = 100
 
 
 class TopicDelta:
@@ -71,14 +72,16 @@ class TopicDelta:
             raise MetadataError(f"{self.name} has no partition {partition_id} to change")
         return partition
 
-    def clear_elr(self) -> None:
+    def clear_elr(self) -> Steps[None]:
         """Forget the eligible leader replicas of all partitions (KIP-966).
 
         That is a change of each partition that has some, with a partition epoch of its own.
         """
         for partition_id in range(self.num_partitions):
+            if not (partition_id + 1) % PARTITIONS_A_STEP:
+                yield
             partition = self.current(partition_id)
-            if partition.eligible_leader_replicas or partition.last_known_elr:
+            if _has_elr(partition):
                 self.partitions[partition_id] = partition._replace(
                     partition_epoch=partition.partition_epoch + 1,
                     eligible_leader_replicas=(),
@@ -156,18 +159,22 @@ class TopicsDelta:
         topic = self.changed.get(record.topic_id) or self._topic(record.topic_id)
         topic.set(_changed(topic.current(record.partition_id), record))
 
-    def clear_elr(self, record: ClearElrRecord) -> None:
+    def clear_elr(self, record: ClearElrRecord) -> Steps[None]:
         """Forget the eligible leader replicas of one topic, or of all."""
         if record.topic_name:
             topic_id = self._id_of(record.topic_name)
             if topic_id is None:
                 raise MetadataError(f"there is no topic {record.topic_name} to clear the ELR of")
-            self._topic(topic_id).clear_elr()
+            yield from self._topic(topic_id).clear_elr()
             return
-        for topic_id in [*self._image.topics_by_id, *self._created_ids.values()]:
-            topic = self._find(topic_id)
-            if topic is not None:
-                topic.clear_elr()
+        old = self._image.topics_by_id
+        for number, topic_id in enumerate([*old, *self._created_ids.values()], 1):
+            if topic_id in self.changed or any(map(_has_elr, old[topic_id].partitions)):
+                topic = self._find(topic_id)
+                if topic is not None:
+                    yield from topic.clear_elr()
+            if not number % ITEMS_A_STEP:
+                yield
 
     def _id_of(self, name: str) -> bytes | None:
         topic_id = self._created_ids.get(name)
@@ -200,12 +207,13 @@ class TopicsDelta:
         if not self.changed and not self.deleted:
             return image
         topics, topics_by_id = dict(image.topics), dict(image.topics_by_id)
-        for topic in self.deleted.values():
-            del topics[topic.name], topics_by_id[topic.topic_id]
-        applied = yield from in_steps(TopicDelta.apply, self.changed.values())
-        for image_of_topic in applied:
-            topics[image_of_topic.name] = image_of_topic
-            topics_by_id[image_of_topic.topic_id] = image_of_topic
+        for deleted in self.deleted.values():
+            del topics[deleted.name], topics_by_id[deleted.topic_id]
+        for number, topic in enumerate(self.changed.values(), 1):
+            applied = topic.apply()
+            topics[applied.name] = topics_by_id[applied.topic_id] = applied
+            if not number % ITEMS_A_STEP:
+                yield
         return image._replace(
             topics=topics, topics_by_id=topics_by_id, colliding_names=self._colliding_names()
         )
@@ -246,6 +254,10 @@ def _changed(old: PartitionImage, record: PartitionChangeRecord) -> PartitionIma
         _or_old(record.last_known_elr, old.last_known_elr),
         old.leader_recovery_state if state < 0 else state,
     )
+
+
+def _has_elr(partition: PartitionImage) -> bool:
+    return bool(partition.eligible_leader_replicas or partition.last_known_elr)
 
 
 def _or_old(new: Sequence[T] | None, old: tuple[T, ...]) -> tuple[T, ...]:

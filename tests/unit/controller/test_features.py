@@ -7,12 +7,7 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.controller.brokers import register_broker
 from ottla.controller.eligible_leaders import begin_cluster
-from ottla.controller.features import (
-    FeatureUpdate,
-    UpgradeType,
-    check_kraft_version,
-    update_features,
-)
+from ottla.controller.features import FeatureUpdate, UpgradeType, check_kraft_version
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import FeatureRange, MetadataImage, PartitionImage
 from ottla.metadata.records import (
@@ -24,6 +19,7 @@ from ottla.metadata.records import (
 )
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.message import Message
+from tests.support.decisions import update_features
 
 ELR = "eligible.leader.replicas.version"
 SAFE, UNSAFE = UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
