@@ -212,7 +212,8 @@ class Engine:
         """
         node, to_send, receiver = self.node, self.to_send, self.receiver
         node.settle_replies()
-        receiver.arena_used = receiver.kept_bytes = receiver.large_bytes = 0
+        receiver.arena_used = receiver.kept_bytes = receiver.piece_bytes = 0
+        receiver.large_bytes = 0
         ready, put_off = node.ready, node.put_off
         while to_send or ready or put_off:
             if len(to_send) + len(ready) == 1:

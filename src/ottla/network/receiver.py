@@ -52,13 +52,15 @@ class Receiver:
         self.arena_used = 0
         """How much of the arena holds frames that are not settled."""
         self.kept_bytes = 0
-        """The bytes of frames in buffers of their own that are not settled."""
+        """The bytes in buffers of their own that were received and are not settled."""
+        self.piece_bytes = 0
+        """Those of frames that are not whole yet."""
         self.large_bytes = 0
         """The bytes of large replies that wait for the node to settle."""
 
     def settled(self) -> None:
         """Take note that the node has settled: nobody looks at the bytes of earlier frames."""
-        self.arena_used = self.kept_bytes = self.large_bytes = 0
+        self.arena_used = self.kept_bytes = self.piece_bytes = self.large_bytes = 0
 
     def receive_little(self) -> None:
         """Receive little at a time from now on: what cannot be handled takes memory."""
@@ -201,6 +203,9 @@ class Receiver:
         channel.filled = filled = before + count
         if filled >= channel.need or filled // LITTLE_BYTES > before // LITTLE_BYTES:
             channel.used_ms = self._node.monotonic_ms
+        if filled < channel.need:
+            self.kept_bytes += count
+            self.piece_bytes += count
         if filled >= min(channel.need, len(view)):
             self.handle_kept(channel)
 

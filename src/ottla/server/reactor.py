@@ -234,7 +234,8 @@ class Reactor:
         """
         node = self._node
         taken_ms = node.clock.monotonic_ms() - node.monotonic_ms
-        large_ms = LARGE_MS_PER_BYTE * self.engine.receiver.kept_bytes
+        receiver = self.engine.receiver
+        large_ms = LARGE_MS_PER_BYTE * (receiver.kept_bytes - receiver.piece_bytes)
         next_ms = NEXT_MS_PER_BYTE * next_bytes
         return taken_ms + WRITE_MS * len(node.appended) + large_ms + next_ms > MOST_MS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -40,6 +40,8 @@ class SlowNode(EchoNode):
         self.appended: list[object] = []
         """What a wake-up has to write when it ends."""
         self.takes_ms = 1.0
+        self.received = self.most_received = 0
+        """How often this wake-up has received, and the one that did so most."""
         self.appends = 0
         """How many partitions a request appends to."""
         self.loop_stalls = SimpleNamespace(add=lambda *_: None, note=lambda *_: None)
@@ -48,6 +50,8 @@ class SlowNode(EchoNode):
         self.monotonic_ms = self.now_ms
         self.appended.clear()
         self.counts.append(0)
+        self.most_received = max(self.most_received, self.received)
+        self.received = 0
 
     def handle(
         self, connection: Connection, buffer: bytearray, view: memoryview, start: int, end: int
@@ -56,6 +60,19 @@ class SlowNode(EchoNode):
         self.now_ms += self.takes_ms
         self.appended += [self] * self.appends
         self.counts[-1] += 1
+
+
+class SlowStream(FakeStream):
+    """Has 64 KB whenever a connection receives, and to copy them takes a millisecond."""
+
+    def __init__(self, node: SlowNode) -> None:
+        super().__init__()
+        self.node = node
+
+    def recv_into(self, view: memoryview, /) -> int:
+        self.node.now_ms += 1
+        self.node.received += 1
+        return super().recv_into(view[: 64 * 1024])
 
 
 class Poller(FakePoller):
@@ -83,6 +100,7 @@ def run_pipelines(
     clients: int,
     size: int = 0,
     requests: int = REQUESTS,
+    make_stream: Callable[[], FakeStream] = FakeStream,
 ) -> None:
     """Let clients pipeline requests of at least this size, until all are answered."""
     poller = Poller()
@@ -92,7 +110,7 @@ def run_pipelines(
     limits = ConnectionLimits(100, 100, {}, -1)
     poller.reactor = Reactor(cast(Node, node), [], limits, RequestBuffers(10**8), 10**6)
     for number in range(clients):
-        stream = FakeStream()
+        stream = make_stream()
         assert poller.reactor.engine.accept(stream, "host", "PLAINTEXT") is not None
         stream.inbox += framed(*requests_of(number, requests, padding))
         poller.streams.append(stream)
@@ -150,6 +168,19 @@ def test_a_wake_up_counts_the_writes_of_large_requests(monkeypatch: pytest.Monke
     size = 900_000
     run_pipelines(monkeypatch, node, FEW_EVENTS, size, requests=5)
     assert max(node.counts) <= MOST_MS / (LARGE_MS_PER_BYTE * size) + 3 < FEW_EVENTS
+
+
+@pytest.mark.parametrize("clients", [FEW_EVENTS, 50])
+def test_a_wake_up_receives_parts_of_few_large_requests(
+    monkeypatch: pytest.MonkeyPatch, clients: int
+) -> None:
+    """Their memory grows as they arrive, which takes a millisecond or two for each."""
+    node = SlowNode()
+    node.takes_ms = 0
+    run_pipelines(
+        monkeypatch, node, clients, 900_000, requests=1, make_stream=lambda: SlowStream(node)
+    )
+    assert node.most_received <= MOST_MS + 2
 
 
 @pytest.mark.parametrize("clients", [2, FEW_EVENTS, 50])
