@@ -26,6 +26,7 @@ from ottla.server.reactor import (
 )
 from tests.support.network import EchoNode, FakePoller, FakeStream, framed
 
+pytestmark = pytest.mark.interpreted  # a compiled reactor takes no other node
 REQUESTS = 300
 
 

@@ -21,6 +21,8 @@ from ottla.server.event_wait import Events
 from ottla.server.reactor import Reactor
 from tests.support.network import EchoNode, FakePoller, FakeStream, framed
 
+pytestmark = pytest.mark.interpreted  # a compiled reactor takes no other node
+
 PIECES = 3
 REQUEST = b"a request"
 
