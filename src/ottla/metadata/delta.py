@@ -80,7 +80,7 @@ class MetadataDelta:
             RemoveTopicRecord: self.topics.remove,
             PartitionRecord: self.topics.set_partition,
             PartitionChangeRecord: self.topics.change_partition,
-            ClearElrRecord: self._clear_elr,
+            ClearElrRecord: self.topics.clear_elr,
             ConfigRecord: self.configs.set,
             RegisterBrokerRecord: self.brokers.register,
             BrokerRegistrationChangeRecord: self.brokers.change,
@@ -104,14 +104,11 @@ class MetadataDelta:
         """Add records in order. One may be about all partitions."""
         for number, record in enumerate(records, 1):
             if isinstance(record, ClearElrRecord):
-                yield from self.topics.clear_elr(record)
+                yield from self.topics.clear_elr_in_steps(record)
             else:
                 self.replay(record)
             if not number % ITEMS_A_STEP:
                 yield
-
-    def _clear_elr(self, record: ClearElrRecord) -> None:
-        run_to_end(self.topics.clear_elr(record))
 
     def _security(self) -> SecurityDelta:
         if self.security is None:

@@ -22,7 +22,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.serde import MetadataError
 from ottla.model.ids import uuid_to_text
-from ottla.model.steps import ITEMS_A_STEP, Steps
+from ottla.model.steps import ITEMS_A_STEP, Steps, run_to_end
 from ottla.model.topic_names import collision_key, may_collide
 
 T = TypeVar("T")
@@ -159,7 +159,11 @@ class TopicsDelta:
         topic = self.changed.get(record.topic_id) or self._topic(record.topic_id)
         topic.set(_changed(topic.current(record.partition_id), record))
 
-    def clear_elr(self, record: ClearElrRecord) -> Steps[None]:
+    def clear_elr(self, record: ClearElrRecord) -> None:
+        """Forget the eligible leader replicas of one topic, or of all, in one go."""
+        run_to_end(self.clear_elr_in_steps(record))
+
+    def clear_elr_in_steps(self, record: ClearElrRecord) -> Steps[None]:
         """Forget the eligible leader replicas of one topic, or of all."""
         if record.topic_name:
             topic_id = self._id_of(record.topic_name)
